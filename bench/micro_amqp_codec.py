@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from time import process_time
 
-from millpond.wire.amqp.client import ClientConnection, Wish
+from millpond.wire.amqp.client import ClientConnection, ConnectOptions
 from millpond.wire.amqp.content import DeliveryWriter, content_frames, method_frame
 from millpond.wire.amqp.events import Publishes
 from millpond.wire.amqp.methods import BasicPublish
@@ -19,7 +19,7 @@ FRAME_MAX = 131_072
 
 def opened() -> ServerConnection:
     """A server's connection with channel 1 open."""
-    server, client = ServerConnection(Offer()), ClientConnection(Wish())
+    server, client = ServerConnection(Offer()), ClientConnection(ConnectOptions())
     _exchange(client, server)
     server.accept_login()
     _exchange(client, server)

@@ -21,17 +21,17 @@ from time import perf_counter
 
 from millpond.base.fields import Table
 from millpond.engine.api import BrokerEndpoint, Engine
-from millpond.engine.hosted_queue import HostedQueue
-from millpond.engine.queue_face import NEVER_READ, QueueFace
+from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
 from millpond.log.storage import FileStorage
 from millpond.metadata.configs import BrokerConfig
-from millpond.queue.commands import Asker, DeclareQueue
 from millpond.queue.consumers import Consumer
 from millpond.queue.message import Message
 from millpond.queue.steps import Handout
+from millpond.rabbit.commands import DeclareQueue, Principal
 from millpond.server.clock import SystemClock
 from millpond.server.rng import SystemRng
 from millpond.wire.amqp.properties import Properties, encode_properties
@@ -64,7 +64,7 @@ class Taker:
     def room(self, consumer: Consumer) -> int:
         return 1_000
 
-    def hand_out(self, queue: QueueFace, handout: Handout) -> None:
+    def hand_out(self, queue: QueueHandle, handout: Handout) -> None:
         for offset in range(handout.first, handout.next):
             queue.message(handout.lane, offset)
         self.count += handout.next - handout.first
@@ -78,10 +78,10 @@ class Taker:
     def cancelled(self, consumer: Consumer) -> None:
         pass
 
-    def moved(self, consumer: Consumer, queue: QueueFace) -> None:
+    def moved(self, consumer: Consumer, queue: QueueHandle) -> None:
         pass
 
-    def unread(self, queue: QueueFace, lane: int) -> int:
+    def unread(self, queue: QueueHandle, lane: int) -> int:
         return NEVER_READ
 
 
@@ -140,7 +140,9 @@ async def measure(kind: str, count: int, directory: Path) -> None:
     arguments, ttl_ms = _KINDS[kind]
     async with running(directory) as frontend:
         queues = frontend.queues
-        await queues.ask(DeclareQueue(asker=Asker(), name="q", durable=True, arguments=arguments))
+        await queues.ask(
+            DeclareQueue(asker=Principal(), name="q", durable=True, arguments=arguments)
+        )
         queue = queues.hosted("/", "q")
         before = _memory()
         started = perf_counter()

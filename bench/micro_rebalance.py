@@ -17,7 +17,7 @@ from millpond.group import records
 from millpond.group.assignors import Candidate, assign_range, assign_uniform
 from millpond.group.consumer import ConsumerGroup, ConsumerState
 from millpond.group.consumer_records import Target
-from millpond.group.coordinator import Coordinator
+from millpond.group.coordinator import GroupCoordinator
 from millpond.group.messages import ConsumerHeartbeat, GroupSettings, Now
 from millpond.group.topics import TopicShape, TopicView
 
@@ -38,7 +38,7 @@ class Scene:
 
     def __post_init__(self) -> None:
         shape = TopicShape(TOPIC.topic_id, self.partitions)
-        self.coordinator = Coordinator(GroupSettings(), topics=TopicView.of({"t": shape}))
+        self.coordinator = GroupCoordinator(GroupSettings(), topics=TopicView.of({"t": shape}))
 
     @property
     def group(self) -> ConsumerGroup:

@@ -3,9 +3,9 @@
 from time import process_time
 
 from millpond.base.fields import Table
-from millpond.queue.exchange_types import EXCHANGE_TYPES, Routed
-from millpond.queue.facts import Binding, Exchange
-from millpond.queue.routing import Router
+from millpond.rabbit.exchange_types import EXCHANGE_TYPES, Routed
+from millpond.rabbit.records import Binding, Exchange
+from millpond.rabbit.routing import Router
 
 COUNTS = (10, 1_000, 100_000)
 MESSAGES = 20_000

@@ -12,9 +12,9 @@ from zlib import crc32
 
 from millpond.base.errors import InvalidBinding, InvalidQueueArgument
 from millpond.base.fields import Table
-from millpond.queue.exchange_types import BindingTable, Routed
-from millpond.queue.facts import Binding
-from millpond.queue.names import Resource
+from millpond.rabbit.exchange_types import BindingTable, Routed
+from millpond.rabbit.names import Resource
+from millpond.rabbit.records import Binding
 
 PERCENT = "percent"
 HEADER = "rollout-header"

@@ -119,7 +119,7 @@ class Node:
         self.step(lambda replica, now: replica.tick(now))
 
     def _watch_loop(self, life: int) -> None:
-        """As ``engine/loop_watch.py`` does; a node that is paused does it when it goes on."""
+        """As ``engine/runtime/loop_watch.py`` does; a node that is paused does it when it goes on."""
         if self.life == life and self.replica is not None:
             self.stalls.tick(self.clock())
             delay = int(self.stalls.tick_ms / self.rate)
@@ -228,7 +228,7 @@ class Node:
         self.world.after(delay, tick, self)
 
     def _excuse(self) -> None:
-        """Tell the replica what this node slept through, as ``engine/quorum_driver.py`` does."""
+        """Tell the replica what this node slept through, as ``engine/quorum/quorum_driver.py`` does."""
         now = self.clock()
         if self.replica is not None:
             since = max(self._excused_ms, self.replica.waits_since_ms(now))

@@ -3,7 +3,7 @@
 import socket
 from collections import deque
 
-from millpond.wire.amqp.client import ClientConnection, Wish
+from millpond.wire.amqp.client import ClientConnection, ConnectOptions
 from millpond.wire.amqp.events import (
     Acks,
     ChannelClosed,
@@ -22,7 +22,7 @@ class AmqpClient:
     """One connection. Every call that waits gives up after ``timeout_s``."""
 
     def __init__(
-        self, host: str, port: int, wish: Wish | None = None, timeout_s: float = 60.0
+        self, host: str, port: int, wish: ConnectOptions | None = None, timeout_s: float = 60.0
     ) -> None:
         self.connection = ClientConnection(wish)
         self.socket = socket.create_connection((host, port), timeout_s)

@@ -9,13 +9,13 @@ from typing import Any
 
 from millpond.base.ids import NodeId
 from millpond.engine.api import Engine
-from millpond.engine.hosted_queue import HostedQueue
 from millpond.engine.peers import PeerRequest
+from millpond.engine.queues.hosted.hosted_queue import HostedQueue
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.kafka.peers import queue_calls
 from millpond.metadata.records import PartitionChangeRecord
 from millpond.queue.consumers import Consumer
-from millpond.queue.facts import Queue
+from millpond.rabbit.records import Queue
 from tests.support.memory_amqp import AmqpMemoryClient
 from tests.support.memory_cluster import MemoryCluster, memory_cluster
 

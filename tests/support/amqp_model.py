@@ -5,9 +5,8 @@ What a front-end will do with connections, channels and sockets is left out; wha
 """
 
 from millpond.base import errors
-from millpond.queue.broker import Broker
-from millpond.queue.commands import (
-    Asker,
+from millpond.rabbit.broker import Broker
+from millpond.rabbit.commands import (
     Bind,
     Command,
     Decision,
@@ -15,10 +14,11 @@ from millpond.queue.commands import (
     DeclareQueue,
     DeleteExchange,
     DeleteQueue,
+    Principal,
     Unbind,
 )
-from millpond.queue.decisions import decide
-from millpond.queue.facts import Fact, VirtualHost, decode_fact, encode_fact
+from millpond.rabbit.declare import decide
+from millpond.rabbit.records import Fact, VirtualHost, decode_fact, encode_fact
 from millpond.wire.amqp.methods import (
     ExchangeBind,
     ExchangeBindOk,
@@ -87,11 +87,11 @@ class ModelBroker:
     def answer(self, method: Method, connection: str = "c1", user: str | None = None) -> str:
         """What a client hears."""
         try:
-            return repr(self._answer(method, Asker(connection=connection, user=user)))
+            return repr(self._answer(method, Principal(connection=connection, user=user)))
         except errors.BrokerRefusal as error:
             return refusal_line(error)
 
-    def _answer(self, method: Method, asker: Asker) -> Method:
+    def _answer(self, method: Method, asker: Principal) -> Method:
         match method:
             case QueueDeclare():
                 return self._declare_queue(method, asker)
@@ -127,7 +127,7 @@ class ModelBroker:
             case _:
                 return self._bind(method, asker)
 
-    def _declare_queue(self, method: QueueDeclare, asker: Asker) -> Method:
+    def _declare_queue(self, method: QueueDeclare, asker: Principal) -> Method:
         decision = self.ask(
             DeclareQueue(
                 asker=asker,
@@ -143,7 +143,7 @@ class ModelBroker:
         assert decision.queue is not None
         return QueueDeclareOk(queue=decision.queue.name)
 
-    def _bind(self, method: Method, asker: Asker) -> Method:
+    def _bind(self, method: Method, asker: Principal) -> Method:
         assert isinstance(method, (QueueBind, QueueUnbind, ExchangeBind, ExchangeUnbind))
         to_queue = isinstance(method, (QueueBind, QueueUnbind))
         source = method.exchange if isinstance(method, (QueueBind, QueueUnbind)) else method.source

@@ -1,6 +1,6 @@
 """A client's and a server's end of one AMQP connection, joined in memory."""
 
-from millpond.wire.amqp.client import ClientConnection, Wish
+from millpond.wire.amqp.client import ClientConnection, ConnectOptions
 from millpond.wire.amqp.events import ChannelOpened, Event, LoginOffered, OpenRequested
 from millpond.wire.amqp.methods import ChannelOpenOk
 from millpond.wire.amqp.order import Offer
@@ -10,7 +10,7 @@ from millpond.wire.amqp.server import ServerConnection
 class Pair:
     """Both ends. ``turn`` carries all that is to be sent, both ways, until nobody has anything to say."""
 
-    def __init__(self, offer: Offer | None = None, wish: Wish | None = None) -> None:
+    def __init__(self, offer: Offer | None = None, wish: ConnectOptions | None = None) -> None:
         self.server = ServerConnection(offer or Offer())
         self.client = ClientConnection(wish)
         self.at_server: list[Event] = []

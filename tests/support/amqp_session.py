@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 from millpond.base import errors
 from millpond.base.fields import Table
-from millpond.queue.arguments import check_consumed
-from millpond.queue.channel import Confirms, Deliveries, Held, grouped
-from millpond.queue.commands import Asker, DeleteQueue
 from millpond.queue.consumers import UNLIMITED, Consumer
-from millpond.queue.deaths import DeathReason, is_cycle, with_death
-from millpond.queue.exchange_types import Routed
-from millpond.queue.line import Line, Meta
-from millpond.queue.names import exchange_of, queue_of, without_line_breaks
-from millpond.queue.policies import QueueSettings
-from millpond.queue.steps import Handout, Letter, Step
+from millpond.queue.queue_state import Meta, QueueState
+from millpond.queue.steps import DeadLetter, Handout, Step
+from millpond.rabbit.arguments import check_consumed
+from millpond.rabbit.channel import Confirms, Deliveries, Held, grouped
+from millpond.rabbit.commands import DeleteQueue, Principal
+from millpond.rabbit.dead_letter_headers import DeathReason, is_cycle, with_death
+from millpond.rabbit.exchange_types import Routed
+from millpond.rabbit.names import exchange_of, queue_of, without_line_breaks
+from millpond.rabbit.policies import QueueSettings
 from millpond.wire.amqp.events import Content, ContentReceived, Event, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,
@@ -73,7 +73,7 @@ class ModelQueue:
     """A queue with its messages."""
 
     def __init__(self, settings: QueueSettings, now_ms: int) -> None:
-        self.line = Line(settings, self, now_ms=now_ms)
+        self.line = QueueState(settings, self, now_ms=now_ms)
         self.logs: list[list[Stored]] = [[] for _lane in self.line.lanes]
 
     def bytes_between(self, lane: int, first: int, next_: int) -> int:
@@ -166,13 +166,13 @@ class ModelSession:
                 self._hear(ConfirmSelectOk())
             case BasicAck():
                 held = self.deliveries.take(method.delivery_tag, multiple=method.multiple)
-                self._finish(held, Line.settle)
+                self._finish(held, QueueState.settle)
             case BasicNack() | BasicReject():
                 multiple = isinstance(method, BasicNack) and method.multiple
                 held = self.deliveries.take(method.delivery_tag, multiple=multiple)
-                self._finish(held, Line.requeue if method.requeue else Line.reject)
+                self._finish(held, QueueState.requeue if method.requeue else QueueState.reject)
             case BasicRecover():
-                self._finish(self.deliveries.take_all(), Line.requeue)
+                self._finish(self.deliveries.take_all(), QueueState.requeue)
                 self._hear(BasicRecoverOk())
             case _:
                 self.heard.append(self.model.answer(method, CONNECTION))
@@ -199,7 +199,7 @@ class ModelSession:
         line = queue.line
         self.model.ask(
             DeleteQueue(
-                asker=Asker(connection=CONNECTION),
+                asker=Principal(connection=CONNECTION),
                 name=method.queue,
                 if_empty=method.if_empty,
                 if_unused=method.if_unused,
@@ -345,7 +345,7 @@ class ModelSession:
         headers = {**stored.headers, "x-delivery-count": handout.deliveries - 1}
         return _with(stored.properties, headers=headers)
 
-    def _letters(self, name: str, queue: ModelQueue, letter: Letter) -> None:
+    def _letters(self, name: str, queue: ModelQueue, letter: DeadLetter) -> None:
         for offset in range(letter.first, letter.next):
             self._letter(name, queue, queue.logs[letter.lane][offset], letter.reason)
 

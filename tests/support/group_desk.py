@@ -1,7 +1,7 @@
 """A coordinator's desk for tests: a host with a virtual clock and a list for a log.
 
-It does what ``engine/groups.py`` does with the same state machine: decide, append (through the real
-record encoding), apply, answer. ``desk.broken`` makes the log refuse.
+It does what ``engine/coordinators/groups.py`` does with the same state machine: decide, append (through
+the real record encoding), apply, answer. ``desk.broken`` makes the log refuse.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from uuid import UUID
 
 from millpond.base.errors import MillpondError, NotCoordinator
 from millpond.group import pattern, records
-from millpond.group.coordinator import Coordinator
+from millpond.group.coordinator import GroupCoordinator
 from millpond.group.messages import (
     Command,
     CommitOffsets,
@@ -100,7 +100,7 @@ class Desk:
     version: int = 0
 
     def __post_init__(self) -> None:
-        self.coordinator = Coordinator(
+        self.coordinator = GroupCoordinator(
             self.settings,
             lambda _group_id: self.consumer_settings,
             self._view(),

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from millpond.frontend.amqp.frontend import AmqpFrontend
-from millpond.frontend.management.desk import Door
-from millpond.frontend.management.frontend import Management
-from millpond.frontend.management.http import Request, Response
+from millpond.frontend.rabbitmq_http.context import ListenerInfo
+from millpond.frontend.rabbitmq_http.frontend import Management
+from millpond.frontend.rabbitmq_http.http import Request, Response
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_amqp import AmqpMemoryBroker, memory_amqp
 
@@ -19,8 +19,8 @@ class ManagedNode:
 
     def __init__(self, frontend: AmqpFrontend) -> None:
         doors = [
-            Door(protocol="amqp", host="127.0.0.1", port=5672),
-            Door(protocol="http", host="127.0.0.1", port=15672),
+            ListenerInfo(protocol="amqp", host="127.0.0.1", port=5672),
+            ListenerInfo(protocol="http", host="127.0.0.1", port=15672),
         ]
         self._management = Management(frontend, lambda: doors)
 

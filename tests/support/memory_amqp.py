@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from millpond.frontend.amqp.frontend import AmqpFrontend
-from millpond.wire.amqp.client import ClientConnection, Wish
+from millpond.wire.amqp.client import ClientConnection, ConnectOptions
 from millpond.wire.amqp.events import ChannelOpened, Event, OpenRequested
 from millpond.wire.amqp.methods import BasicPublish, Method
 from millpond.wire.amqp.properties import Properties, encode_properties
@@ -20,7 +20,7 @@ _PATIENCE_S = 5.0
 class AmqpMemoryClient:
     """One connection; it is its session's writer."""
 
-    def __init__(self, frontend: AmqpFrontend, wish: Wish | None = None) -> None:
+    def __init__(self, frontend: AmqpFrontend, wish: ConnectOptions | None = None) -> None:
         self.connection = ClientConnection(wish)
         self.heard: deque[Event] = deque()
         self.is_closed = False

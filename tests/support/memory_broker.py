@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
-from millpond.engine.threads import Threads
+from millpond.engine.runtime.threads import Threads
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.peers.proof import (
     MECHANISM,

@@ -20,7 +20,7 @@ from millpond.frontend.kafka.peers.table import CALLS
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig, broker_config_def
-from millpond.metadata.elections import InSyncWish, decide_in_sync
+from millpond.metadata.elections import InSyncRequest, decide_in_sync
 from millpond.metadata.records import (
     RESOURCE_TOPIC,
     ConfigRecord,
@@ -222,7 +222,7 @@ class ReplicaNodes:
             for node, broker in image.brokers.items()
         }
         wishes = [
-            InSyncWish(
+            InSyncRequest(
                 topic_id=change.topic_id,
                 partition=change.partition,
                 leader_epoch=change.leader_epoch,

@@ -16,8 +16,8 @@ from millpond.metadata.image import PartitionImage
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
 from millpond.record.records import decode_batch
-from millpond.replication.following import Step, cut_back, start_over, take
-from millpond.replication.leadership import InSyncWish
+from millpond.replication.following import FollowStep, cut_back, start_over, take
+from millpond.replication.leadership import InSyncRequest
 from millpond.replication.partition import Partition
 from millpond.replication.serving import admit
 from tests.support.faulty_storage import FaultyStorage
@@ -130,7 +130,7 @@ class ReplicaSet:
             )
         )
 
-    def decide(self, sender: NodeId, wish: InSyncWish) -> bool | None:
+    def decide(self, sender: NodeId, wish: InSyncRequest) -> bool | None:
         """Grant a wish (True), refuse it for certain (False), or say that it came too late (None)."""
         state = self.agreed
         if sender != state.leader or wish.leader_epoch != state.leader_epoch:
@@ -162,7 +162,7 @@ class ReplicaSet:
         self[node].log.flush()
         self[node].on_flushed()
 
-    def fetch(self, node: NodeId) -> Step | None:
+    def fetch(self, node: NodeId) -> FollowStep | None:
         """A follower asks whom it believes to lead and takes the answer; None if it got none."""
         follower = self[node]
         leader_node = self.nodes.get(follower.leader)

@@ -29,7 +29,7 @@ from millpond.cli.output import (
     print_table,
     yes_option,
 )
-from millpond.queue.arguments import COMPARED
+from millpond.rabbit.arguments import COMPARED
 
 _COLUMNS = ("Name", "Type", "Ready", "Unacked", "Lost", "Consumers", "Policy", "Arguments", "Topic")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millpond.base.ids import TopicPartition
-from millpond.client._coordinators import Coordinator
+from millpond.client._coordinators import CoordinatorLookup
 from millpond.client._group_protocol import (
     decode_assignment,
     decode_subscription,
@@ -64,7 +64,7 @@ class ClassicMember:
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: CoordinatorLookup,
         config: ConsumerConfig,
         subscription: Subscription,
         assignors: list[Assignor],

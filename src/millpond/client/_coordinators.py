@@ -27,7 +27,7 @@ class CoordinatorType(IntEnum):
     TRANSACTION = 1
 
 
-class Coordinator:
+class CoordinatorLookup:
     """The broker in charge of one group or transactional id; found again when it has moved."""
 
     def __init__(

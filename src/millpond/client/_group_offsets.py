@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from millpond.base.ids import TopicPartition
-from millpond.client._coordinators import Coordinator
+from millpond.client._coordinators import CoordinatorLookup
 from millpond.client.errors import BrokerRefused, CommitRefused
 from millpond.client.records import GroupMetadata, OffsetAndMetadata
 from millpond.wire.kafka.api import ApiKey, ErrorCode
@@ -25,7 +25,7 @@ _WAIT = frozenset(
 
 
 async def commit_offsets(
-    coordinator: Coordinator,
+    coordinator: CoordinatorLookup,
     member: GroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     *,
@@ -75,7 +75,7 @@ async def commit_offsets(
 
 
 async def committed_offsets(
-    coordinator: Coordinator,
+    coordinator: CoordinatorLookup,
     member: GroupMetadata,
     partitions: Iterable[TopicPartition],
     *,

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from millpond.base.ids import TopicPartition
-from millpond.client._coordinators import Coordinator
+from millpond.client._coordinators import CoordinatorLookup
 from millpond.client._group_protocol import by_topic
 from millpond.client._subscription import Subscription
 from millpond.client.config import ConsumerConfig
@@ -34,7 +34,7 @@ class HeartbeatMember:
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: CoordinatorLookup,
         config: ConsumerConfig,
         subscription: Subscription,
         listener: Callable[[], RebalanceListener],

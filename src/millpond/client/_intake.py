@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 from millpond.base.ids import TopicPartition
 from millpond.base.murmur2 import partition_for_key
 from millpond.client._accumulator import Accumulator, Batch, record_size
-from millpond.client._chance import SystemRng
 from millpond.client._delivery import Delivery, OnDelivery, metadata_of
+from millpond.client._random import SystemRng
 from millpond.client._transaction import Transaction
 from millpond.client.aio import Cluster
 from millpond.client.config import ProducerConfig

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millpond.base.ids import TopicPartition
-from millpond.client._coordinators import Coordinator, CoordinatorType
+from millpond.client._coordinators import CoordinatorLookup, CoordinatorType
 from millpond.client._sequences import Identity
 from millpond.client._transaction import FENCING
 from millpond.client.aio import Cluster
@@ -35,8 +35,10 @@ class TransactionCalls:
         self._cluster = cluster
         self._id = transactional_id
         self._timeout_ms = timeout_ms
-        self._coordinator = Coordinator(cluster, CoordinatorType.TRANSACTION, transactional_id)
-        self._groups: dict[str, Coordinator] = {}
+        self._coordinator = CoordinatorLookup(
+            cluster, CoordinatorType.TRANSACTION, transactional_id
+        )
+        self._groups: dict[str, CoordinatorLookup] = {}
 
     async def is_second_generation(self, timeout_s: float) -> bool:
         """Whether the cluster has turned on KIP-890."""
@@ -149,7 +151,7 @@ class TransactionCalls:
             ],
         )
         coordinator = self._groups.setdefault(
-            group.group_id, Coordinator(self._cluster, CoordinatorType.GROUP, group.group_id)
+            group.group_id, CoordinatorLookup(self._cluster, CoordinatorType.GROUP, group.group_id)
         )
         answer = await self._ask_version(
             ApiKey.TXN_OFFSET_COMMIT,
@@ -195,7 +197,7 @@ class TransactionCalls:
         timeout_s: float,
         *,
         at_most: int | None = None,
-        coordinator: Coordinator | None = None,
+        coordinator: CoordinatorLookup | None = None,
     ) -> Any:
         chosen = coordinator or self._coordinator
         return await chosen.ask(

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeAlias
 
 from millpond.base.ids import TopicPartition
 from millpond.client._classic_member import ClassicMember
-from millpond.client._coordinators import Coordinator, CoordinatorType
+from millpond.client._coordinators import CoordinatorLookup, CoordinatorType
 from millpond.client._group_offsets import commit_offsets, committed_offsets
 from millpond.client._heartbeat_member import HeartbeatMember
 from millpond.client._reading import Reading
@@ -81,9 +81,9 @@ class Consumer:
         self._reading = Reading(self._cluster, self.config, self._subscription)
         self._listener = RebalanceListener()
         self._member: ClassicMember | HeartbeatMember | None = None
-        self._coordinator: Coordinator | None = None
+        self._coordinator: CoordinatorLookup | None = None
         if self.config.group_id is not None:
-            self._coordinator = Coordinator(
+            self._coordinator = CoordinatorLookup(
                 self._cluster, CoordinatorType.GROUP, self.config.group_id, lane=f"group {id(self)}"
             )
         self._commits: set[asyncio.Task[None]] = set()
@@ -463,7 +463,7 @@ class Consumer:
             except ClientError as error:
                 _log.warning("group=%s: commit failed: %s", self.config.group_id, error)
 
-    def _group(self) -> Coordinator:
+    def _group(self) -> CoordinatorLookup:
         if self._coordinator is None:
             raise WrongState("committed offsets belong to a group; give a group_id")
         return self._coordinator

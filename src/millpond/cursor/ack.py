@@ -23,7 +23,7 @@ from contextlib import closing
 from heapq import heappop, heappush
 from typing import NamedTuple, TypeAlias
 
-from millpond.cursor.dead_letter import DeadLetterPolicy, GiveUp, Letter, Reason
+from millpond.cursor.dead_letter import DeadLetter, DeadLetterPolicy, GiveUp, Reason
 from millpond.cursor.runs import NEVER_MS, NO_OWNER, Run, RunMap, State
 
 Range: TypeAlias = tuple[int, int]
@@ -57,7 +57,7 @@ class Outcome(NamedTuple):
 
     delta: Delta
     refused: tuple[Range, ...] = ()
-    letters: tuple[Letter, ...] = ()
+    letters: tuple[DeadLetter, ...] = ()
 
 
 class _Holding:
@@ -370,10 +370,10 @@ class AckCursor:
         letters = tuple(self._letters(exhausted, Reason.DELIVERIES))
         return Outcome(delta=Delta(runs=tuple(runs)), refused=refused, letters=letters)
 
-    def _letters(self, given_up: Iterable[Run], reason: Reason) -> Iterator[Letter]:
+    def _letters(self, given_up: Iterable[Run], reason: Reason) -> Iterator[DeadLetter]:
         if self.policy.action(reason) is GiveUp.DEAD_LETTER:
             for run in given_up:
-                yield Letter(
+                yield DeadLetter(
                     first=run.first, next=run.next, deliveries=run.deliveries, reason=reason
                 )
 

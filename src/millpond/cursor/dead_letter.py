@@ -1,6 +1,6 @@
 """When a message is given up, and what becomes of it: a policy is data.
 
-The cursor applies the policy and names the messages that are to be kept elsewhere as ``Letter``s; where
+The cursor applies the policy and names the messages that are to be kept elsewhere as ``DeadLetter``s; where
 that is, and what a copy looks like, is the business of whoever owns the cursor. Copy first, then record
 the decision: a failure in between makes a second copy, never a lost message.
 """
@@ -43,7 +43,7 @@ class DeadLetterPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class DeadLetter:
     """Messages, ``first`` up to but not including ``next``, that are to be kept as dead letters."""
 
     first: int

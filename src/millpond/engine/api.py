@@ -4,7 +4,7 @@
 Front-ends import them from here, so that where each is defined is the engine's own business.
 """
 
-from millpond.engine.admin import (
+from millpond.engine.cluster.admin import (
     AlterQuotas,
     Election,
     ElectionResult,
@@ -14,11 +14,10 @@ from millpond.engine.admin import (
     RemoveCredential,
     SetCredential,
 )
-from millpond.engine.disk_view import LogDirDescription, PartitionSize
-from millpond.engine.engine import Engine, Node
-from millpond.engine.publish import Appended
-from millpond.engine.quorum_view import QuorumDescription, ReplicaProgress
-from millpond.engine.read import (
+from millpond.engine.node.node import Engine, Node
+from millpond.engine.partitions.disk_view import LogDirDescription, PartitionSize
+from millpond.engine.partitions.publish import Appended
+from millpond.engine.partitions.read import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,
@@ -27,8 +26,9 @@ from millpond.engine.read import (
     FoundOffset,
     PartitionRead,
 )
-from millpond.engine.topics import Topic
-from millpond.engine.waiters import ReadWaiter
+from millpond.engine.partitions.topic_table import Topic
+from millpond.engine.partitions.waiters import ReadWaiter
+from millpond.engine.quorum.quorum_view import QuorumDescription, ReplicaProgress
 from millpond.metadata.configs import ConfigEntry, ConfigSource, ConfigType
 from millpond.metadata.controller import (
     INTERNAL_TOPICS,

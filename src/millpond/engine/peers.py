@@ -1,9 +1,9 @@
 """What nodes of one cluster ask each other, in words of no protocol, and how.
 
 ``Peers`` is the way out: the server gives one that speaks Kafka's own inter-broker APIs over sockets, the
-simulator one that delays, loses and doubles. ``PeerDesk`` is the way in: each part of the engine says there
-which requests it answers, and whoever brings one (a front-end, the simulator) hands it over.
-The quorum's own requests are those of ``raft.messages``; they go by ``Peers.ask_quorum``.
+simulator one that delays, loses and doubles. ``PeerHandlers`` is the way in: each part of the engine says
+there which requests it answers, and whoever brings one (a front-end, the simulator) hands it over. The
+quorum's own requests are those of ``raft.messages``; they go by ``Peers.ask_quorum``.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,12 +13,12 @@ from uuid import UUID
 
 from millpond.base.errors import InvalidRequest, MillpondError
 from millpond.base.ids import LeaderEpoch, NodeId, Offset, ProducerId, TopicPartition
-from millpond.engine.queue_letters import QueueEvent, Wish
+from millpond.engine.queues.remote.queue_messages import QueueEvent, Wish
 from millpond.group.share_records import ShareKey, StateBatch
 from millpond.metadata.controller import CreateTopic, TopicResult
 from millpond.metadata.records import BrokerEndpoint
-from millpond.queue.commands import Command
-from millpond.queue.facts import Queue
+from millpond.rabbit.commands import Command
+from millpond.rabbit.records import Queue
 from millpond.raft.messages import Answer, Request
 
 AnswerT = TypeVar("AnswerT")
@@ -58,7 +58,7 @@ class PeerProof(Protocol):
         ...
 
 
-class PeerDesk:
+class PeerHandlers:
     """Who in this node answers what."""
 
     def __init__(self) -> None:
@@ -442,7 +442,7 @@ class DecideOnQueues(PeerRequest[QueueDecision]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendWishes(PeerRequest[None]):
+class SendQueueRequests(PeerRequest[None]):
     """To the host of queues: what clients of another node want of them, in order.
 
     ``session`` is one unbroken way between the two; a higher one ends those before it. ``number`` counts
@@ -472,7 +472,7 @@ class RelayWishes(PeerRequest[None]):
     """To a node that reaches a host of queues which the sender does not reach: pass this on to it."""
 
     to: NodeId
-    wishes: SendWishes
+    wishes: SendQueueRequests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ class MemberState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClassicFace:
+class ClassicMemberInfo:
     """What a member said of itself in the classic protocol, if that is what it speaks."""
 
     session_timeout_ms: int
@@ -91,7 +91,7 @@ class MemberStored:
     pattern: str | None = None
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
-    classic: ClassicFace | None = None
+    classic: ClassicMemberInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,7 +323,7 @@ def _read_member(group_id: str, member_id: str, reader: Reader) -> MemberStored:
     )
 
 
-def _read_face(reader: Reader) -> ClassicFace:
+def _read_face(reader: Reader) -> ClassicMemberInfo:
     if reader.take(1) != b"\x01":
         raise MalformedData("a member's classic metadata is neither there nor missing")
 
@@ -334,7 +334,7 @@ def _read_face(reader: Reader) -> ClassicFace:
 
     session_timeout_ms = reader.int32()
     protocols = tuple(reader.compact_array(protocol))
-    return ClassicFace(session_timeout_ms=session_timeout_ms, protocols=protocols)
+    return ClassicMemberInfo(session_timeout_ms=session_timeout_ms, protocols=protocols)
 
 
 def _read_target(reader: Reader) -> tuple[UUID, frozenset[int]]:

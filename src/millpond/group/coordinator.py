@@ -112,7 +112,7 @@ def _default_streams_settings(_group_id: str) -> StreamsSettings:
     return StreamsSettings()
 
 
-class Coordinator:
+class GroupCoordinator:
     """Groups by name, and their offsets."""
 
     def __init__(

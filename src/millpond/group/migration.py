@@ -16,7 +16,7 @@ from millpond.group import subscription
 from millpond.group.classic import ClassicGroup
 from millpond.group.consumer import ConsumerGroup, ConsumerMember
 from millpond.group.consumer_records import (
-    ClassicFace,
+    ClassicMemberInfo,
     ConsumerGroupStored,
     ConsumerRecord,
     CurrentStored,
@@ -90,7 +90,7 @@ def _as_consumer(group: ClassicGroup, member: Member, topics: TopicView) -> Cons
         topics=said.topics,
         pattern="",
         rebalance_timeout_ms=member.rebalance_timeout_ms,
-        classic=ClassicFace(
+        classic=ClassicMemberInfo(
             session_timeout_ms=member.session_timeout_ms, protocols=member.protocols
         ),
     )

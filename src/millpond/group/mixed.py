@@ -20,7 +20,7 @@ from millpond.base.errors import (
 from millpond.group import subscription
 from millpond.group.consumer import ConsumerMember
 from millpond.group.consumer_decisions import Decisions, check_instance, held
-from millpond.group.consumer_records import ClassicFace, MemberState, MemberStored, Target
+from millpond.group.consumer_records import ClassicMemberInfo, MemberState, MemberStored, Target
 from millpond.group.messages import (
     NO_MEMBER_ID,
     ErrorClass,
@@ -237,7 +237,7 @@ def _wishes(before: MemberStored, command: Join, said: Subscription) -> MemberSt
         pattern="",
         rebalance_timeout_ms=command.rebalance_timeout_ms,
         assignor=before.assignor,
-        classic=ClassicFace(
+        classic=ClassicMemberInfo(
             session_timeout_ms=command.session_timeout_ms, protocols=command.protocols
         ),
     )

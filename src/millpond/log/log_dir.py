@@ -87,7 +87,7 @@ class LogDir:
         self.path = path
         self.name = name or path
         self.usage = usage
-        # Whether it takes writes: set by who finds out that it does not (engine/disk_health.py).
+        # Whether it takes writes: set by who finds out that it does not (engine/partitions/disk_health.py).
         self.state = DirectoryState()
         # Whether it was opened, and whether that was the first time ever.
         self.is_open = False

@@ -28,7 +28,12 @@ from millpond.base.ids import NodeId
 from millpond.metadata.elections import Rules, decide_started, each_partition
 from millpond.metadata.features import knows_directories
 from millpond.metadata.image import BrokerImage, Image, PartitionImage, TopicImage, apply, changed
-from millpond.metadata.partition_change import Wish, active_in, new_directory, partition_change
+from millpond.metadata.partition_change import (
+    PartitionTarget,
+    active_in,
+    new_directory,
+    partition_change,
+)
 from millpond.metadata.records import (
     LOST_DIRECTORY,
     BrokerRegistrationChangeRecord,
@@ -82,7 +87,7 @@ def decide_without_directories(
             continue
         if broker.has_online(partition.directory_of(node)):
             continue
-        wish = Wish(
+        wish = PartitionTarget(
             isr=tuple(one for one in partition.isr if one != node),
             election=rules.online(topic.name),
         )
@@ -109,7 +114,7 @@ def decide_replaced_directories(
             topic.topic_id,
             index,
             partition,
-            Wish(placed=((node, directory),)),
+            PartitionTarget(placed=((node, directory),)),
             available,
             min_isr=rules.min_isr(topic.name),
         )
@@ -179,7 +184,7 @@ def _assigned(
     # What has no other copy is gone, and begins anew.
     is_empty = _begins_empty(broker, before, one.directory) and len(before.replicas) > 1
     stays = not is_empty and broker.has_online(one.directory)
-    wish = Wish(
+    wish = PartitionTarget(
         isr=None if stays else tuple(other for other in before.isr if other != node),
         emptied=(node,) if is_empty else (),
         placed=((node, one.directory),),

@@ -31,7 +31,7 @@ from millpond.metadata.image import Image, PartitionImage, TopicImage, apply, ch
 from millpond.metadata.partition_change import (
     Available,
     Election,
-    Wish,
+    PartitionTarget,
     active_in,
     partition_change,
 )
@@ -133,7 +133,9 @@ def decide_stopped(image: Image, node: NodeId, rules: Rules) -> list[PartitionCh
     records = []
     for topic, index, partition in each_partition(image):
         if node == partition.leader or node in partition.isr:
-            wish = Wish(isr=_without(node, partition.isr), election=rules.online(topic.name))
+            wish = PartitionTarget(
+                isr=_without(node, partition.isr), election=rules.online(topic.name)
+            )
             records.append(_changed(topic, index, partition, wish, available, rules))
     return [record for record in records if record is not None]
 
@@ -146,7 +148,7 @@ def decide_unsure(image: Image, node: NodeId, rules: Rules) -> list[PartitionCha
     records = []
     for topic, index, partition in each_partition(image):
         if node in {partition.leader, *partition.isr, *partition.eligible_leaders}:
-            wish = Wish(
+            wish = PartitionTarget(
                 isr=_without(node, partition.isr), lost=(node,), election=rules.online(topic.name)
             )
             records.append(_changed(topic, index, partition, wish, available, rules))
@@ -175,7 +177,7 @@ def decide_emptied(
         held = {*partition.isr, *partition.eligible_leaders, *partition.last_known_leaders}
         if node in held and len(partition.replicas) > 1:
             is_last = only is not None and held == {node}
-            wish = Wish(
+            wish = PartitionTarget(
                 isr=_without(node, partition.isr),
                 lost=(node,) if is_last else (),
                 emptied=() if is_last else (node,),
@@ -191,7 +193,7 @@ def decide_started(image: Image, node: NodeId, rules: Rules) -> list[PartitionCh
     records = []
     for topic, index, partition in each_partition(image):
         if partition.leader == NO_LEADER and node in partition.replicas:
-            wish = Wish(election=rules.online(topic.name))
+            wish = PartitionTarget(election=rules.online(topic.name))
             records.append(_changed(topic, index, partition, wish, available, rules))
     return [record for record in records if record is not None]
 
@@ -202,7 +204,7 @@ def decide_eligible(image: Image, rules: Rules) -> list[PartitionChangeRecord]:
     records = []
     for topic, index, partition in each_partition(image):
         if partition.eligible_leaders:
-            change = _changed(topic, index, partition, Wish(), available, rules)
+            change = _changed(topic, index, partition, PartitionTarget(), available, rules)
             if change is not None and change.eligible_leaders is not None:
                 records.append(change)
     return records
@@ -253,7 +255,9 @@ def _elected(
         not is_preferred or partition.leader == partition.replicas[0]
     ):
         raise ElectionNotNeeded("Leader election not needed for topic partition.")
-    change = _changed(topic, index, partition, Wish(election=election), active_in(image), rules)
+    change = _changed(
+        topic, index, partition, PartitionTarget(election=election), active_in(image), rules
+    )
     if change is not None and change.leader not in {LEADER_UNCHANGED, NO_LEADER}:
         return change
     if is_preferred:
@@ -270,7 +274,7 @@ def decide_preferred(image: Image, rules: Rules, *, at_most: int) -> list[Partit
             break
         first = partition.replicas[0]
         if partition.leader != first and available.may_lead(first, partition.directory_of(first)):
-            wish = Wish(election=Election.PREFERRED)
+            wish = PartitionTarget(election=Election.PREFERRED)
             change = _changed(topic, index, partition, wish, available, rules)
             if change is not None:
                 records.append(change)
@@ -285,7 +289,7 @@ def decide_unclean(image: Image, rules: Rules, *, at_most: int) -> list[Partitio
         if len(records) >= at_most:
             break
         if partition.leader == NO_LEADER and rules.allows_unclean(topic.name):
-            wish = Wish(election=Election.UNCLEAN)
+            wish = PartitionTarget(election=Election.UNCLEAN)
             change = _changed(topic, index, partition, wish, available, rules)
             if change is not None:
                 records.append(change)
@@ -296,7 +300,7 @@ def decide_unclean(image: Image, rules: Rules, *, at_most: int) -> list[Partitio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InSyncWish:
+class InSyncRequest:
     """A leader's word on who is in sync, each with the broker epoch it fetched under (-1: not said)."""
 
     topic_id: UUID
@@ -308,7 +312,7 @@ class InSyncWish:
 
 
 def decide_in_sync(
-    image: Image, sender: NodeId, wishes: Sequence[InSyncWish], rules: Rules
+    image: Image, sender: NodeId, wishes: Sequence[InSyncRequest], rules: Rules
 ) -> tuple[list[PartitionChangeRecord], list[PartitionImage | MillpondError]]:
     """Change who is in sync; for each wish the partition as it will be, or why not.
 
@@ -357,11 +361,11 @@ def changed_in_sync(
     recovering: bool | None = None,
 ) -> PartitionChangeRecord | None:
     """These replicas of a partition are in sync; None if they are already."""
-    wish = Wish(isr=isr, recovering=recovering, election=rules.online(topic.name))
+    wish = PartitionTarget(isr=isr, recovering=recovering, election=rules.online(topic.name))
     return _changed(topic, index, topic.partitions[index], wish, active_in(image), rules)
 
 
-def _check_in_sync(image: Image, topic: TopicImage, sender: NodeId, wish: InSyncWish) -> None:
+def _check_in_sync(image: Image, topic: TopicImage, sender: NodeId, wish: InSyncRequest) -> None:
     partition = topic.partitions[wish.partition]
     name = f"{topic.name}-{wish.partition}"
     if (
@@ -423,7 +427,7 @@ def _changed(
     topic: TopicImage,
     index: int,
     partition: PartitionImage,
-    wish: Wish,
+    wish: PartitionTarget,
     available: Available,
     rules: Rules,
 ) -> PartitionChangeRecord | None:

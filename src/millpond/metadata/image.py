@@ -21,7 +21,7 @@ from millpond.metadata.client_records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from millpond.metadata.queue_facts import QueueFactRecord, Things
+from millpond.metadata.queue_records import LatestRecords, QueueFactRecord
 from millpond.metadata.records import (
     LEADER_UNCHANGED,
     LOST_DIRECTORY,
@@ -143,7 +143,7 @@ class Image:
     )
     controllers: Mapping[NodeId, RegisterControllerRecord] = field(default_factory=dict)
     # Exchanges, queues, bindings and who may use them; in the order in which they came to be.
-    queue_facts: Things = field(default_factory=Things)
+    queue_facts: LatestRecords = field(default_factory=LatestRecords)
 
     def is_active(self, node: NodeId) -> bool:
         """Whether this node may lead partitions and be in sync."""

@@ -14,7 +14,7 @@ from millpond.metadata.client_records import (
     RemoveUserScramCredentialRecord,
 )
 from millpond.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
-from millpond.metadata.queue_facts import QueueFactRecord, facts_between
+from millpond.metadata.queue_records import QueueFactRecord, facts_between
 from millpond.metadata.records import (
     LEADER_UNCHANGED,
     NO_DIRECTORY,

@@ -12,7 +12,7 @@ from typing import Final
 
 from millpond.base.errors import UnsupportedVersion
 from millpond.base.flexible import Reader
-from millpond.metadata.queue_facts import TYPES as QUEUE_FACT_TYPES
+from millpond.metadata.queue_records import TYPES as QUEUE_FACT_TYPES
 
 MILLPOND_VERSION: Final = "millpond.version"
 

@@ -48,7 +48,7 @@ class Election(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class PartitionTarget:
     """What a partition is to become; None leaves a part as it is."""
 
     isr: Nodes | None = None
@@ -106,7 +106,7 @@ def partition_change(
     topic_id: UUID,
     index: int,
     before: PartitionImage,
-    wish: Wish,
+    wish: PartitionTarget,
     available: Available,
     *,
     min_isr: int | None = None,
@@ -186,7 +186,7 @@ def new_directory(image: Image, node: NodeId) -> UUID:
 
 
 def _directories(
-    before: PartitionImage, target: _Target, wish: Wish, image: Image
+    before: PartitionImage, target: _Target, wish: PartitionTarget, image: Image
 ) -> dict[NodeId, UUID]:
     """The directory of each replica, in the order of the replicas."""
     placed = dict(wish.placed)
@@ -211,7 +211,9 @@ def _end_reassignment(target: _Target) -> None:
         target.removing = target.adding = ()
 
 
-def _eligible(before: PartitionImage, target: _Target, wish: Wish, min_isr: int | None) -> Nodes:
+def _eligible(
+    before: PartitionImage, target: _Target, wish: PartitionTarget, min_isr: int | None
+) -> Nodes:
     """Who has all that is committed without being in sync."""
     if min_isr is None:
         # Nobody is added; who was eligible when nobody was in sync any more still is.
@@ -250,7 +252,9 @@ def _elect(
     return NO_LEADER, _How.NONE
 
 
-def _last_known(before: PartitionImage, target: _Target, wish: Wish, leader: NodeId) -> Nodes:
+def _last_known(
+    before: PartitionImage, target: _Target, wish: PartitionTarget, leader: NodeId
+) -> Nodes:
     """Who led last, while nobody leads and nobody is in sync."""
     if leader != NO_LEADER:
         return ()

@@ -17,7 +17,7 @@ from millpond.base.errors import (
 from millpond.base.ids import NodeId
 from millpond.metadata.elections import Rules
 from millpond.metadata.image import Image, PartitionImage, TopicImage
-from millpond.metadata.partition_change import Wish, active_in, partition_change
+from millpond.metadata.partition_change import PartitionTarget, active_in, partition_change
 from millpond.metadata.records import PartitionChangeRecord
 
 
@@ -91,7 +91,7 @@ def decide_completions(image: Image, rules: Rules) -> list[PartitionChangeRecord
     for name, index, partition in find_reassignments(image, None):
         topic_id = image.topics[name].topic_id
         change = partition_change(
-            topic_id, index, partition, Wish(), available, min_isr=rules.min_isr(name)
+            topic_id, index, partition, PartitionTarget(), available, min_isr=rules.min_isr(name)
         )
         if change is not None and change.replicas is not None:
             records.append(change)
@@ -140,7 +140,9 @@ def _reassigned(
     )
 
 
-def _moved(before: PartitionImage, target: tuple[NodeId, ...], allow_factor_change: bool) -> Wish:
+def _moved(
+    before: PartitionImage, target: tuple[NodeId, ...], allow_factor_change: bool
+) -> PartitionTarget:
     factor = len(set(before.replicas) - set(before.removing))
     if not allow_factor_change and len(target) != factor:
         raise InvalidReplicationFactor(
@@ -149,10 +151,12 @@ def _moved(before: PartitionImage, target: tuple[NodeId, ...], allow_factor_chan
     removing = tuple(sorted(set(before.replicas) - set(target)))
     # Those that an earlier move has not brought in yet are still new.
     adding = tuple(sorted(set(target) - (set(before.replicas) - set(before.adding))))
-    return Wish(replicas=(*target, *removing), removing=removing, adding=adding)
+    return PartitionTarget(replicas=(*target, *removing), removing=removing, adding=adding)
 
 
-def _cancelled(topic: TopicImage, index: int, before: PartitionImage, rules: Rules) -> Wish:
+def _cancelled(
+    topic: TopicImage, index: int, before: PartitionImage, rules: Rules
+) -> PartitionTarget:
     if not before.is_reassigning:
         raise NoReassignment("No partition reassignment is in progress.")
     stays = tuple(node for node in before.replicas if node not in before.adding)
@@ -163,7 +167,7 @@ def _cancelled(topic: TopicImage, index: int, before: PartitionImage, rules: Rul
             f"Unable to revert partition assignment for {topic.name}:{index} because it would require "
             "an unclean leader election."
         )
-    return Wish(
+    return PartitionTarget(
         isr=isr if has_worthy or rules.min_isr(topic.name) is not None else stays[:1],
         replicas=stays,
         removing=(),

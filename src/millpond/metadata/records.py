@@ -61,8 +61,8 @@ from millpond.metadata.partition_records import (
     put_partition,
     put_partition_change,
 )
-from millpond.metadata.queue_facts import TYPES as QUEUE_FACT_TYPES
-from millpond.metadata.queue_facts import QueueFactRecord, get_queue_fact, put_queue_fact
+from millpond.metadata.queue_records import TYPES as QUEUE_FACT_TYPES
+from millpond.metadata.queue_records import QueueFactRecord, get_queue_fact, put_queue_fact
 
 __all__ = [
     "FRAME_VERSION",

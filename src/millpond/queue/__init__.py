@@ -1,6 +1,5 @@
-"""Virtual hosts, exchanges, bindings and queues: what a message broker decides, as pure state machines.
+"""A queue as pure state machines: which messages are ready, held or done, and which consumer gets which.
 
-``broker.py`` is the door to what is declared (commands in, facts and answers out), ``routing.py`` says
-where a message goes, ``line.py`` is one queue's messages and consumers. None of it knows a protocol, a
-clock or a disk.
+``queue_state.py`` is one queue, ``lane.py`` its messages of one priority, ``streams.py`` a stream. None of it
+knows a protocol, a clock or a disk.
 """

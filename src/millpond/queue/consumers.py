@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from millpond.base.errors import QueueInUse
 from millpond.base.fields import Table
-from millpond.queue.names import Resource
+from millpond.rabbit.names import Resource
 
 # More than anybody can hold.
 UNLIMITED = 2**31

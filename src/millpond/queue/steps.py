@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from millpond.cursor.ack import Delta, Range
 from millpond.queue.consumers import Consumer
-from millpond.queue.deaths import DeathReason
+from millpond.rabbit.dead_letter_headers import DeathReason
 
 # So many messages are given up in one step for being too old or too many: each is looked at and may become a
 # letter, and others are to have their turns. Who is behind goes on in the next step.
@@ -20,7 +20,7 @@ class Facts(NamedTuple):
     delta: Delta
 
 
-class Letter(NamedTuple):
+class DeadLetter(NamedTuple):
     """Messages of a lane that were given up."""
 
     lane: int
@@ -47,7 +47,7 @@ class Step(NamedTuple):
     """What follows from a verb."""
 
     facts: tuple[Facts, ...] = ()
-    letters: tuple[Letter, ...] = ()
+    letters: tuple[DeadLetter, ...] = ()
     handouts: tuple[Handout, ...] = ()
     refused: tuple[Range, ...] = ()
 

@@ -14,12 +14,12 @@ from millpond.base.errors import InvalidQueueArgument, NotSupported
 from millpond.base.fields import Table, Timestamp, Value
 from millpond.cursor.ack import Range
 from millpond.cursor.runs import NEVER_MS
-from millpond.queue.arguments import PRIORITY, STREAM_OFFSET, age_ms
 from millpond.queue.consumers import Consumer
-from millpond.queue.line import Line, MessageIndex
-from millpond.queue.names import Resource
-from millpond.queue.policies import QueueSettings
+from millpond.queue.queue_state import MessageIndex, QueueState
 from millpond.queue.steps import Handout, Step
+from millpond.rabbit.arguments import PRIORITY, STREAM_OFFSET, age_ms
+from millpond.rabbit.names import Resource
+from millpond.rabbit.policies import QueueSettings
 
 # What a publisher may say of a message, and what a consumer may want to have said of it.
 FILTER_VALUE: Final = "x-stream-filter-value"
@@ -131,7 +131,7 @@ class Stream(MessageIndex, Protocol):
         ...
 
 
-class StreamLine(Line):
+class StreamState(QueueState):
     """The consumers of a stream. Messages have no state here."""
 
     def __init__(self, settings: QueueSettings, stream: Stream, *, now_ms: int) -> None:

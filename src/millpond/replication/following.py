@@ -18,7 +18,7 @@ from millpond.replication.partition import Partition
 log = logging.getLogger(__name__)
 
 
-class Step(Enum):
+class FollowStep(Enum):
     """What an answer did to the follower's log."""
 
     NOTHING = "nothing"
@@ -33,16 +33,16 @@ def take(
     high_watermark: Offset,
     log_start: Offset,
     now_ms: int,
-) -> Step:
+) -> FollowStep:
     """Append what the leader sent, then follow its high watermark and the start of its log."""
     assert not partition.is_leader
-    step = Step.NOTHING
+    step = FollowStep.NOTHING
     if len(records):
         _check_epochs(partition, records)
         _begin_with(partition, records)
         info = partition.log.append_as_follower(records, now_ms=now_ms)
         if info.bytes:
-            step = Step.APPENDED
+            step = FollowStep.APPENDED
             partition.note_append(info.bytes)
     end = partition.log.end_offset
     partition.advance(min(high_watermark, end))
@@ -51,7 +51,7 @@ def take(
     return step
 
 
-def cut_back(partition: Partition, epoch: LeaderEpoch, end_offset: Offset) -> Step:
+def cut_back(partition: Partition, epoch: LeaderEpoch, end_offset: Offset) -> FollowStep:
     """Cut the log where it parts from the leader's, which had ``epoch`` up to ``end_offset``.
 
     If the follower does not know that epoch it cuts where the epoch before ended, and asks again.
@@ -66,7 +66,7 @@ def cut_back(partition: Partition, epoch: LeaderEpoch, end_offset: Offset) -> St
     return _truncate(partition, target)
 
 
-def start_over(partition: Partition, *, leader_start: Offset, leader_end: Offset) -> Step:
+def start_over(partition: Partition, *, leader_start: Offset, leader_end: Offset) -> FollowStep:
     """The leader's log does not reach to where this one ends: follow it from where it does.
 
     If all here is older than what the leader still has, the log begins anew; if the leader has less, which an
@@ -83,10 +83,10 @@ def start_over(partition: Partition, *, leader_start: Offset, leader_end: Offset
         )
         partition.log.truncate_fully_and_start_at(leader_start)
         partition.on_truncated()
-        return Step.CUT
+        return FollowStep.CUT
     if 0 <= leader_end < end:
         return _truncate(partition, leader_end)
-    return Step.NOTHING
+    return FollowStep.NOTHING
 
 
 def _begin_with(partition: Partition, records: bytes | bytearray | memoryview) -> None:
@@ -102,13 +102,13 @@ def _begin_with(partition: Partition, records: bytes | bytearray | memoryview) -
         partition.on_truncated()
 
 
-def _truncate(partition: Partition, offset: Offset) -> Step:
+def _truncate(partition: Partition, offset: Offset) -> FollowStep:
     before = partition.log.end_offset
     committed = partition.high_watermark
     partition.log.truncate_to(max(offset, 0))
     after = partition.log.end_offset
     if after == before:
-        return Step.NOTHING
+        return FollowStep.NOTHING
     if partition.on_truncated():
         log.error(
             "partition=%s-%d epoch=%d: records %d to %d were cut off, though everything below %d was "
@@ -130,7 +130,7 @@ def _truncate(partition: Partition, offset: Offset) -> Step:
             after,
             before - 1,
         )
-    return Step.CUT
+    return FollowStep.CUT
 
 
 def _check_epochs(partition: Partition, records: bytes | bytearray | memoryview) -> None:

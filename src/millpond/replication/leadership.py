@@ -25,7 +25,7 @@ NEVER_MS = -(2**62)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InSyncWish:
+class InSyncRequest:
     """Which replicas a leader wants to count, each with the broker epoch that it fetched under (or -1)."""
 
     leader_epoch: LeaderEpoch
@@ -172,7 +172,7 @@ class Leadership:
         self.seen_ms = now_ms
         self.followers: dict[NodeId, Follower] = {}
         self.isr: tuple[NodeId, ...] = ()
-        self.wish: InSyncWish | None = None
+        self.wish: InSyncRequest | None = None
         self._maximal: frozenset[NodeId] = frozenset()
 
     @property
@@ -236,7 +236,7 @@ class Leadership:
         high_watermark: Offset,
         leader_epoch: LeaderEpoch,
         partition_epoch: int,
-    ) -> InSyncWish | None:
+    ) -> InSyncRequest | None:
         """What the leader wants to change, if anything; from now on that is under way."""
         self.seen_ms = max(self.seen_ms, now_ms)
         if self.wish is not None:
@@ -249,7 +249,7 @@ class Leadership:
         )
         if set(isr) == set(self.isr):
             return None
-        self.wish = InSyncWish(
+        self.wish = InSyncRequest(
             leader_epoch=leader_epoch,
             partition_epoch=partition_epoch,
             isr=isr,
@@ -270,7 +270,7 @@ class Leadership:
             and self.is_eligible(follower.node_id, follower.broker_epoch)
         )
 
-    def forget_wish(self, wish: InSyncWish) -> None:
+    def forget_wish(self, wish: InSyncRequest) -> None:
         """It was refused, and certainly nothing was changed."""
         if self.wish is wish:
             self._settle(self.isr)

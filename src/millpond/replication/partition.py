@@ -34,7 +34,7 @@ from millpond.log.config import LogConfig
 from millpond.log.partition_log import AppendInfo, PartitionLog
 from millpond.metadata.image import PartitionImage
 from millpond.record.batch import BatchHeader
-from millpond.replication.leadership import Follower, InSyncWish, IsEligible, Leadership, Pulse
+from millpond.replication.leadership import Follower, InSyncRequest, IsEligible, Leadership, Pulse
 
 Confirmation: TypeAlias = Callable[[MillpondError | None], None]
 
@@ -488,7 +488,7 @@ class Partition:
         self.recount()
         return follower
 
-    def wanted_in_sync(self, now_ms: int) -> InSyncWish | None:
+    def wanted_in_sync(self, now_ms: int) -> InSyncRequest | None:
         """What the leader would like to have changed; from now on that wish is under way."""
         leadership = self.leadership
         if leadership is None:
@@ -505,7 +505,7 @@ class Partition:
         return wish
 
     def on_wish_granted(
-        self, wish: InSyncWish, *, partition_epoch: int, isr: tuple[NodeId, ...]
+        self, wish: InSyncRequest, *, partition_epoch: int, isr: tuple[NodeId, ...]
     ) -> None:
         """The controller has it so now. An answer that the metadata overtook is nothing."""
         leadership = self.leadership
@@ -518,7 +518,7 @@ class Partition:
         leadership.assign(self.replicas, isr)
         self.recount()
 
-    def on_wish_refused(self, wish: InSyncWish) -> None:
+    def on_wish_refused(self, wish: InSyncRequest) -> None:
         """The controller did certainly not do it."""
         if self.leadership is not None:
             self.leadership.forget_wish(wish)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from millpond.engine.pressure import PressureWatch
+from millpond.engine.limits.pressure import PressureWatch
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.server.amqp_transport import AmqpConnection
 from millpond.server.exchange_plugins import load_exchange_types

@@ -5,7 +5,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from millpond.engine.turns import LITTLE_BYTES, LITTLE_COUNT, PIECE_BYTES_MIN, SHORT_NS, Pace, Turns
+from millpond.engine.runtime.turns import (
+    LITTLE_BYTES,
+    LITTLE_COUNT,
+    PIECE_BYTES_MIN,
+    SHORT_NS,
+    Pace,
+    Turns,
+)
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.server.connections import Connections

@@ -21,9 +21,9 @@ from millpond.base.ids import TopicPartition
 from millpond.base.rng import Rng
 from millpond.base.uuids import parse_id, text_id
 from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
-from millpond.engine.quorum_setup import is_among_others
-from millpond.engine.request_memory import RequestMemory, request_bytes_max
-from millpond.engine.turns import Turns
+from millpond.engine.limits.request_memory import RequestMemory, request_bytes_max
+from millpond.engine.quorum.quorum_setup import is_among_others
+from millpond.engine.runtime.turns import Turns
 from millpond.frontend.kafka.peers.proof import ClusterSecret
 from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.log.log_dir import LogDir

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from millpond.base.errors import InvalidConfig
 from millpond.base.limits import LOG_DIRS_MAX
-from millpond.engine.quorum_setup import is_among_others
+from millpond.engine.quorum.quorum_setup import is_among_others
 from millpond.metadata.configs import (
     BROKER_CONFIGS,
     SECURITY_NAMES,

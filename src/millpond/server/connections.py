@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import Any, Protocol
 
 from millpond.base.clock import Clock
-from millpond.engine.quota_rates import SampledRate, throttle_ms
+from millpond.engine.limits.quota_rates import SampledRate, throttle_ms
 from millpond.metadata.config_def import INT_MAX
 from millpond.metadata.configs import connection_overrides
 

@@ -12,15 +12,15 @@ from typing import Final
 
 from millpond.base.errors import BrokerRefusal, InvalidBinding, InvalidQueueArgument
 from millpond.base.fields import Table
-from millpond.queue.exchange_types import (
+from millpond.rabbit.exchange_types import (
     EXCHANGE_TYPES,
     BindingTable,
     ExchangeType,
     Registry,
     Routed,
 )
-from millpond.queue.facts import Binding
-from millpond.queue.names import Resource
+from millpond.rabbit.names import Resource
+from millpond.rabbit.records import Binding
 from millpond.server.failures import ExitCode, StartFailed
 
 log = logging.getLogger(__name__)

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from millpond.frontend.management.desk import Door
-from millpond.frontend.management.frontend import Management
+from millpond.frontend.rabbitmq_http.context import ListenerInfo
+from millpond.frontend.rabbitmq_http.frontend import Management
 from millpond.server.amqp_protocol import OpenAmqp
 from millpond.server.http_transport import HttpConnection
 from millpond.server.listeners import BoundListener
@@ -20,7 +20,8 @@ class OpenHttp(OpenProtocol):
         assert isinstance(amqp, OpenAmqp)
         shown = (*services.listeners_of(AMQP), *services.listeners_of(HTTP))
         doors = [
-            Door(protocol=_name_of(one), host=one.advertised.host, port=one.port) for one in shown
+            ListenerInfo(protocol=_name_of(one), host=one.advertised.host, port=one.port)
+            for one in shown
         ]
         self._services = services
         self._management = Management(amqp.frontend, lambda: doors)

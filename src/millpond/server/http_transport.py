@@ -1,7 +1,7 @@
 """Joins one socket to the management API: HTTP/1.1 by h11, one request at a time, everything within bounds.
 
-Requests whose answers take long take turns with the other connections (``engine/turns.py``), and bodies have
-their part of the memory of requests (``engine/request_memory.py``).
+Requests whose answers take long take turns with the other connections (``engine/runtime/turns.py``), and
+bodies have their part of the memory of requests (``engine/limits/request_memory.py``).
 
 While a request is being answered nothing more is read from its socket, so a client that sends without
 reading is stopped by its own buffers. A request that does not come whole in its time, a connection that is
@@ -17,10 +17,10 @@ import h11
 
 from millpond.base import limits
 from millpond.base.errors import ShuttingDown
-from millpond.engine.request_memory import Gathered, RequestMemory
-from millpond.engine.turns import SHORT_NS, Timed, Turns
-from millpond.frontend.management.frontend import Management
-from millpond.frontend.management.http import Refused, Request, Response
+from millpond.engine.limits.request_memory import Gathered, RequestMemory
+from millpond.engine.runtime.turns import SHORT_NS, Timed, Turns
+from millpond.frontend.rabbitmq_http.frontend import Management
+from millpond.frontend.rabbitmq_http.http import Refused, Request, Response
 from millpond.server.connections import Connections
 from millpond.server.sockets import keep_waiting, peer_of, tune
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from millpond.engine.quorum_setup import parse_voters
+from millpond.engine.quorum.quorum_setup import parse_voters
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.handlers import load_all
 from millpond.frontend.kafka.peers.proof import address_text

@@ -3,7 +3,7 @@
 Keys come from files (``auth_oauth2.signing_keys``) and, if there is a ``jwks_url`` or an ``issuer``, from the
 network: when a token names a key that is not here, and every hour. A key is only used for the kinds of
 signatures that it is made for: what is public of an RSA key is never taken for a secret. What the rest of a
-token means is decided elsewhere (``queue/claims.py``); nothing of a token is ever logged.
+token means is decided elsewhere (``auth/claims.py``); nothing of a token is ever logged.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from millpond.auth.claims import TokenRefused, TokenRules
 from millpond.base import limits
 from millpond.base.clock import Clock
-from millpond.engine.threads import WorkThread
+from millpond.engine.runtime.threads import WorkThread
 from millpond.frontend.amqp.logins import BACKENDS, OAUTH, KeysNeeded
 from millpond.metadata.amqp_configs import SIGNATURES
-from millpond.queue.claims import TokenRefused, TokenRules
 from millpond.server.failures import ExitCode, StartFailed
 
 log = logging.getLogger(__name__)

@@ -1,9 +1,9 @@
 """The other nodes of the cluster, over sockets: ``engine.peers.Peers`` with Kafka's inter-broker APIs.
 
-One connection for each peer and purpose (``Lane``), opened when it is first needed. A connection that breaks,
-or on which an answer does not come in time, is closed and made anew at the next question; a peer that cannot
-be reached is not tried more often than a back-off allows, and meanwhile whoever asks is told at once. Asking
-again is the asker's business.
+One connection for each peer and purpose (``ConnectionKind``), opened when it is first needed. A
+connection that breaks, or on which an answer does not come in time, is closed and made anew at the next
+question; a peer that cannot be reached is not tried more often than a back-off allows, and meanwhile
+whoever asks is told at once. Asking again is the asker's business.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from millpond.base.ids import NodeId
 from millpond.base.rng import Rng
 from millpond.engine.api import Engine
 from millpond.engine.peers import PeerRequest
-from millpond.frontend.kafka.peers.call import Lane
+from millpond.frontend.kafka.peers.call import ConnectionKind
 from millpond.frontend.kafka.peers.proof import Asking, ClusterSecret, Destination, nonce_from
 from millpond.frontend.kafka.peers.quorum import APIS_OF, Sender
 from millpond.frontend.kafka.peers.quorum_asking import addresses_in, answer_of, to_wire
@@ -297,7 +297,7 @@ class PeerLinks:
             end_points=own.endpoints if own is not None else (),
             wait_ms=self._engine.quorum.settings.fetch_wait_ms,
         )
-        purpose = Lane.QUORUM.value + ("-fetch" if isinstance(request, _FETCHING) else "")
+        purpose = ConnectionKind.QUORUM.value + ("-fetch" if isinstance(request, _FETCHING) else "")
         response = await self._ask(
             to, purpose, versions, to_wire(request, sender), timeout_ms, leave_by_ms
         )
@@ -369,7 +369,7 @@ class PeerLinks:
 
     def _address_of(self, to: NodeId, purpose: str) -> tuple[str, int] | None:
         assert self._engine is not None
-        if purpose.startswith(Lane.QUORUM.value):
+        if purpose.startswith(ConnectionKind.QUORUM.value):
             voter = self._engine.quorum.voters.get(to)
             if voter is not None and voter.endpoints:
                 return voter.endpoints[0].host, voter.endpoints[0].port

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from millpond.base.clock import Clock
 from millpond.engine.api import Engine
-from millpond.engine.request_memory import RequestMemory
-from millpond.engine.turns import Turns
+from millpond.engine.limits.request_memory import RequestMemory
+from millpond.engine.runtime.turns import Turns
 from millpond.frontend.kafka.peers.proof import ClusterSecret
 from millpond.server.config import Settings
 from millpond.server.connections import Connections

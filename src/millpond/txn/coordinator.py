@@ -58,7 +58,7 @@ _COMPLETE = {
 _COMMITS = frozenset({Status.PREPARE_COMMIT, Status.COMPLETE_COMMIT})
 
 
-class Coordinator:
+class TransactionCoordinator:
     """Transactions by transactional id."""
 
     def __init__(self, settings: TransactionSettings) -> None:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from millpond.base.fields import Table
-from millpond.wire.amqp.client import Wish
+from millpond.wire.amqp.client import ConnectOptions
 from millpond.wire.amqp.content import PROTOCOL_HEADER
 from millpond.wire.amqp.events import ChannelClosed, ConnectionClosed, ContentReceived, Event
 from millpond.wire.amqp.methods import Method
@@ -88,7 +88,7 @@ def play_raw(host: str, port: int, data: bytes) -> str:
         return said(client.wait())
 
 
-def play_greeting(host: str, port: int, wish: Wish) -> str:
+def play_greeting(host: str, port: int, wish: ConnectOptions) -> str:
     """What the broker says to somebody who introduces himself like this."""
     with AmqpClient(host, port, wish) as client:
         return said(client.first)

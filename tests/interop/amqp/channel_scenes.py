@@ -3,7 +3,7 @@
 Scenes in the form of ``message_scenes``; where the broker closes the channel, that is the last it says.
 """
 
-from millpond.queue.names import REPLY_TO
+from millpond.rabbit.names import REPLY_TO
 from millpond.wire.amqp.methods import (
     AccessRequest,
     BasicAck,

@@ -1,35 +1,37 @@
 """How clients introduce themselves, rightly and wrongly, and the bytes that come before anybody is known."""
 
-from millpond.wire.amqp.client import Wish
+from millpond.wire.amqp.client import ConnectOptions
 from millpond.wire.amqp.content import FRAME_OVERHEAD, PROTOCOL_HEADER, method_frame
 from millpond.wire.amqp.methods import ConnectionOpen, ConnectionStartOk, ConnectionTuneOk
 from millpond.wire.amqp.sasl import AMQPLAIN, amqplain_response, plain_response
 from tests.interop.amqp.raw_scenes import frame
 
-GREETINGS: dict[str, Wish] = {
-    "as everybody does": Wish(),
-    "with a table": Wish(mechanism=AMQPLAIN, response=amqplain_response("guest", "guest")),
-    "with a wrong password": Wish(password="wrong"),
-    "with a wrong password, in a table": Wish(
+GREETINGS: dict[str, ConnectOptions] = {
+    "as everybody does": ConnectOptions(),
+    "with a table": ConnectOptions(
+        mechanism=AMQPLAIN, response=amqplain_response("guest", "guest")
+    ),
+    "with a wrong password": ConnectOptions(password="wrong"),
+    "with a wrong password, in a table": ConnectOptions(
         mechanism=AMQPLAIN, response=amqplain_response("guest", "wrong")
     ),
-    "with a wrong password, not to be told": Wish(
+    "with a wrong password, not to be told": ConnectOptions(
         password="wrong", client_properties={"capabilities": {}}
     ),
-    "as nobody": Wish(user="nobody"),
-    "as nobody with no password": Wish(user="", password=""),
-    "in a way that there is not": Wish(mechanism="GSSAPI", response=b""),
-    "by a certificate without one": Wish(mechanism="EXTERNAL", response=b""),
-    "with half a response": Wish(response=b"\0guest"),
-    "with a table that lacks something": Wish(
+    "as nobody": ConnectOptions(user="nobody"),
+    "as nobody with no password": ConnectOptions(user="", password=""),
+    "in a way that there is not": ConnectOptions(mechanism="GSSAPI", response=b""),
+    "by a certificate without one": ConnectOptions(mechanism="EXTERNAL", response=b""),
+    "with half a response": ConnectOptions(response=b"\0guest"),
+    "with a table that lacks something": ConnectOptions(
         mechanism=AMQPLAIN, response=b"\x05LOGINS\0\0\0\5guest"
     ),
-    "for a virtual host that there is not": Wish(virtual_host="/elsewhere"),
-    "with too many channels": Wish(channel_max=60_000),
-    "with any number of channels": Wish(channel_max=0),
-    "with frames that are too large": Wish(frame_max=1_000_000),
-    "with frames of any size": Wish(frame_max=0),
-    "with the smallest frames": Wish(frame_max=4_096),
+    "for a virtual host that there is not": ConnectOptions(virtual_host="/elsewhere"),
+    "with too many channels": ConnectOptions(channel_max=60_000),
+    "with any number of channels": ConnectOptions(channel_max=0),
+    "with frames that are too large": ConnectOptions(frame_max=1_000_000),
+    "with frames of any size": ConnectOptions(frame_max=0),
+    "with the smallest frames": ConnectOptions(frame_max=4_096),
 }
 
 _HELLO = method_frame(0, ConnectionStartOk(response=plain_response("guest", "guest")))

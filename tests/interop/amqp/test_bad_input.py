@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pika
 import pytest
 
-from millpond.wire.amqp.client import Wish
+from millpond.wire.amqp.client import ConnectOptions
 from millpond.wire.amqp.content import FRAME_START, PROTOCOL_HEADER, content_frames, method_frame
 from millpond.wire.amqp.events import ChannelOpened, ConnectionClosed
 from millpond.wire.amqp.methods import (
@@ -96,7 +96,7 @@ def send_until_stuck(
 
 
 def test_ten_thousand_channels(victim: Broker, bystander: Bystander) -> None:
-    wish = Wish(channel_max=CHANNELS)
+    wish = ConnectOptions(channel_max=CHANNELS)
     with AmqpClient("127.0.0.1", victim.amqp_port, wish) as client:
         numbers = range(1, CHANNELS + 1)
         client.send_raw(b"".join(method_frame(number, ChannelOpen()) for number in numbers))

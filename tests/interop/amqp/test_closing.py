@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from millpond.wire.amqp.client import ClientConnection, Wish
+from millpond.wire.amqp.client import ClientConnection, ConnectOptions
 from millpond.wire.amqp.content import content_frames, method_frame
 from millpond.wire.amqp.events import ChannelOpened, OpenRequested
 from millpond.wire.amqp.methods import (
@@ -44,7 +44,7 @@ def flood() -> bytes:
 def opened(connection: socket.socket) -> None:
     """Logged in, with channel 1."""
     connection.settimeout(TIMEOUT_S)
-    client = ClientConnection(Wish(client_properties={"capabilities": {}}))
+    client = ClientConnection(ConnectOptions(client_properties={"capabilities": {}}))
     wanted: list[type] = [OpenRequested, ChannelOpened]
     while wanted:
         connection.sendall(b"".join(client.data_to_send()))

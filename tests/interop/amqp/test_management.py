@@ -26,7 +26,7 @@ from tests.interop.amqp.http_shapes import (
 from tests.support.broker_process import MillpondProcess
 from tests.support.ports import free_port, wait_until
 from tests.support.rabbitmq_server import RabbitMq, missing_reason, rabbitmqadmin
-from tests.unit.frontend.management.test_recorded import as_rabbitmq
+from tests.unit.frontend.rabbitmq_http.test_recorded import as_rabbitmq
 
 # A process for each command costs more than the command.
 _RUN_EACH = """

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from millpond.cursor import runs
 from millpond.cursor.ack import AckCursor, Delta, Outcome
-from millpond.cursor.dead_letter import DeadLetterPolicy, GiveUp, Letter, Reason
+from millpond.cursor.dead_letter import DeadLetter, DeadLetterPolicy, GiveUp, Reason
 from millpond.cursor.runs import NEVER_MS, NO_OWNER, State
 from millpond.cursor.snapshot import decode_delta, encode_delta, restore, snapshot
 
@@ -314,7 +314,7 @@ def spread(delta: Delta) -> dict[int, Message]:
     return found
 
 
-def letters(found: tuple[Letter, ...], reason: Reason) -> set[tuple[int, int]]:
+def letters(found: tuple[DeadLetter, ...], reason: Reason) -> set[tuple[int, int]]:
     assert all(letter.reason is reason for letter in found)
     return {
         (offset, letter.deliveries)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from millpond.base.errors import MillpondError
 from millpond.engine.api import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Engine
-from millpond.engine.groups import (
+from millpond.engine.coordinators.groups import (
     CommitOffsets,
     CommittedOffset,
     ConsumerHeartbeat,

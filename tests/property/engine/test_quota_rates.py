@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.engine.quota_rates import SampledRate, TokenBucket, throttle_ms
+from millpond.engine.limits.quota_rates import SampledRate, TokenBucket, throttle_ms
 
 steps = st.lists(
     st.tuples(st.integers(0, 5_000), st.floats(0, 50_000, allow_nan=False)), min_size=1, max_size=60

@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import pytest
 
-from millpond.frontend.management import definitions, http
-from millpond.frontend.management.http import Response
-from millpond.frontend.management.routes import paths
+from millpond.frontend.rabbitmq_http import definitions, http
+from millpond.frontend.rabbitmq_http.http import Response
+from millpond.frontend.rabbitmq_http.routes import paths
 from tests.support.management import ManagedBroker, managed_broker
 from tests.support.virtual_loop import run
 

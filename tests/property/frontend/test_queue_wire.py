@@ -8,33 +8,33 @@ from hypothesis import strategies as st
 
 from millpond.base import errors
 from millpond.base.errors import MalformedData
-from millpond.engine import queue_letters as letters
 from millpond.engine.peers import (
     CollectEvents,
     DecideOnQueues,
     PassReply,
     PeerRequest,
     QueueDecision,
-    SendWishes,
+    SendQueueRequests,
 )
+from millpond.engine.queues.remote import queue_messages as letters
 from millpond.frontend.kafka.peers.queue_calls import (
     answer_to_wire,
     from_wire,
     question_of,
     to_wire,
 )
-from millpond.queue.commands import (
-    Asker,
+from millpond.queue.consumers import Consumer
+from millpond.rabbit.commands import (
     Bind,
     Command,
     DeclareQueue,
     DeleteQueue,
     LoseConnection,
+    Principal,
     Store,
     StoreAll,
 )
-from millpond.queue.consumers import Consumer
-from millpond.queue.facts import Policy, Queue, User
+from millpond.rabbit.records import Policy, Queue, User
 from millpond.wire.kafka.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 # Some have bytes that are no text, as AMQP allows.
@@ -58,8 +58,8 @@ consumers = st.builds(
 )
 ranges = st.lists(st.tuples(numbers, numbers), max_size=3).map(tuple)
 wishes = st.one_of(
-    st.builds(letters.Sit, numbers, words),
-    st.builds(letters.Rise, numbers),
+    st.builds(letters.Attach, numbers, words),
+    st.builds(letters.Detach, numbers),
     st.builds(letters.Publish, numbers, numbers, batches),
     st.builds(letters.Consume, numbers, numbers, consumers, numbers),
     st.builds(letters.Cancel, numbers, numbers, names),
@@ -73,12 +73,12 @@ wishes = st.one_of(
     st.builds(letters.Purge, numbers, numbers),
 )
 events = st.one_of(
-    st.builds(letters.Unseated, numbers),
+    st.builds(letters.Detached, numbers),
     st.builds(letters.Answered, numbers, st.lists(numbers, max_size=4).map(tuple), batches),
     st.builds(letters.Handed, numbers, names, numbers, numbers, numbers, batches),
 )
 askers = st.builds(
-    Asker,
+    Principal,
     vhost=words,
     connection=words,
     user=words | st.none(),
@@ -100,7 +100,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
 questions: st.SearchStrategy[PeerRequest[Any]] = st.one_of(
     st.builds(DecideOnQueues, node_id=st.integers(0, 9), life=words, command=commands),
     st.builds(
-        SendWishes,
+        SendQueueRequests,
         node_id=st.integers(0, 9),
         life=words,
         session=numbers,
@@ -179,7 +179,12 @@ def test_a_wrong_byte_is_another_question_or_refused(
         found = question_of(EnvelopeRequest(request_data=bytes(data)))
     except MalformedData:
         return
-    assert type(found).__name__ in {"DecideOnQueues", "SendWishes", "CollectEvents", "PassReply"}
+    assert type(found).__name__ in {
+        "DecideOnQueues",
+        "SendQueueRequests",
+        "CollectEvents",
+        "PassReply",
+    }
 
 
 def test_an_answer_that_lacks_something_is_refused() -> None:

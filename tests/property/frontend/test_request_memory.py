@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from millpond.base import limits
-from millpond.engine.request_memory import Holder, RequestMemory
+from millpond.engine.limits.request_memory import Holder, RequestMemory
 from millpond.frontend.kafka.handler import Deferred
 from millpond.frontend.kafka.session import KafkaSession
 from millpond.wire.kafka.connection import SCRATCH_BYTES, Request

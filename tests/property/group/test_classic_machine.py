@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 
 from millpond.base.errors import MillpondError
 from millpond.group.classic import ClassicGroup
-from millpond.group.coordinator import Coordinator
+from millpond.group.coordinator import GroupCoordinator
 from millpond.group.messages import DeleteGroup, ForgetOffsets, GroupSettings
 from millpond.group.phases import GroupState
 from millpond.group.records import ForeignRecord, GroupStored, decode
@@ -67,7 +67,7 @@ class GroupLife(RuleBasedStateMachine):
         assert group is None or isinstance(group, ClassicGroup)
         return group
 
-    def groups(self, coordinator: Coordinator) -> dict[str, ClassicGroup]:
+    def groups(self, coordinator: GroupCoordinator) -> dict[str, ClassicGroup]:
         """All groups; there are only classic ones here."""
         found = coordinator.groups.items()
         return {group_id: one for group_id, one in found if isinstance(one, ClassicGroup)}
@@ -307,7 +307,7 @@ class GroupLife(RuleBasedStateMachine):
     @invariant()
     def the_log_says_the_same(self) -> None:
         desk = self.desk
-        again = Coordinator(desk.settings)
+        again = GroupCoordinator(desk.settings)
         for key, value in desk.log:
             record = decode(key, value)
             assert not isinstance(record, ForeignRecord)

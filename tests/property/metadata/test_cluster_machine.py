@@ -29,7 +29,7 @@ from millpond.metadata import nodes as nodes_module
 from millpond.metadata.assignments import chosen, new_partition
 from millpond.metadata.directories import Placement, decide_assign
 from millpond.metadata.elections import (
-    InSyncWish,
+    InSyncRequest,
     Rules,
     decide_elections,
     decide_in_sync,
@@ -247,7 +247,7 @@ class ClusterMachine(RuleBasedStateMachine):
     @rule(topic=topics, index=st.integers(0, 1), isr=replica_lists, stale=st.booleans())
     def leader_speaks(self, topic: str, index: int, isr: list[int], stale: bool) -> None:
         partition = self.image.topics[topic].partitions[index]
-        wish = InSyncWish(
+        wish = InSyncRequest(
             topic_id=self.image.topics[topic].topic_id,
             partition=index,
             leader_epoch=partition.leader_epoch - stale,

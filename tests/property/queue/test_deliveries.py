@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from millpond.base.errors import UnknownDeliveryTag
-from millpond.queue.channel import Deliveries, Held
+from millpond.rabbit.channel import Deliveries, Held
 
 places = st.tuples(
     st.sampled_from(["p", "q"]), st.sampled_from(["o1", "o2", "asker"]), st.integers(0, 1)

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from millpond.base.errors import MillpondError
 from millpond.log.config import LogConfig
-from millpond.replication.leadership import InSyncWish
+from millpond.replication.leadership import InSyncRequest
 from tests.support.replica_set import LAG_MS, ReplicaSet
 
 NODES = st.sampled_from([1, 2, 3])
@@ -28,7 +28,7 @@ class ReplicaMachine(RuleBasedStateMachine):
         self.acknowledged: dict[int, tuple[int, bytes]] = {}
         # High watermarks seen, by node and leader epoch.
         self.watermarks: dict[tuple[int, int], int] = {}
-        self.wishes: list[tuple[int, InSyncWish]] = []
+        self.wishes: list[tuple[int, InSyncRequest]] = []
 
     @initialize(flushes=st.booleans(), min_isr=st.sampled_from([1, 2]))
     def begin(self, flushes: bool, min_isr: int) -> None:

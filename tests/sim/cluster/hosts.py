@@ -8,12 +8,12 @@ from typing import Any
 from millpond.base.errors import MillpondError
 from millpond.base.fields import Table
 from millpond.engine.api import Engine
-from millpond.engine.hosted_queue import HostedQueue
-from millpond.engine.queues import Queues
+from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.queues import Queues
 from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.metadata.records import PartitionChangeRecord
-from millpond.queue.commands import Asker, DeclareQueue
 from millpond.queue.message import Message
+from millpond.rabbit.commands import DeclareQueue, Principal
 from tests.sim.cluster.node import Node
 from tests.sim.cluster.trace import Broken
 from tests.sim.cluster.world import World
@@ -104,7 +104,7 @@ class Hosts:
         node, _engine, queues = self._up[0]
         for name, arguments in _QUEUES.items():
             command = DeclareQueue(
-                asker=Asker(),
+                asker=Principal(),
                 name=name,
                 durable=True,
                 arguments=arguments,

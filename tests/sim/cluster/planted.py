@@ -6,16 +6,17 @@ from typing import Any, NamedTuple, TypeAlias
 import pytest
 
 from millpond.base.stalls import StallMeter
-from millpond.engine import fetchers, shards
-from millpond.engine.disk_health import DirectoryHealth, DiskHealth
-from millpond.engine.membership import Membership
-from millpond.engine.publish import Publisher
-from millpond.engine.queue_controller import QueueController
-from millpond.engine.queues import Queues
-from millpond.engine.quorum_driver import QuorumDriver
-from millpond.engine.raft_log import FileElectionStore
-from millpond.engine.replicas import Replicas
-from millpond.engine.retries import Retries
+from millpond.engine.cluster.membership import Membership
+from millpond.engine.coordinators import shards
+from millpond.engine.partitions.disk_health import DirectoryHealth, DiskHealth
+from millpond.engine.partitions.publish import Publisher
+from millpond.engine.queues.hosted.retries import Retries
+from millpond.engine.queues.queue_controller import QueueController
+from millpond.engine.queues.queues import Queues
+from millpond.engine.quorum.quorum_driver import QuorumDriver
+from millpond.engine.quorum.raft_log import FileElectionStore
+from millpond.engine.replication import fetchers
+from millpond.engine.replication.replicas import Replicas
 from millpond.group.epochs import EpochGroup
 from millpond.log import compaction, incoming, segment_list
 from millpond.log.partition_log import PartitionLog

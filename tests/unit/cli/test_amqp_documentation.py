@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from millpond import Broker
 from millpond.cli import cli
-from millpond.queue.arguments import COMPARED
-from millpond.queue.exchange_types import EXCHANGE_TYPES, Routed
-from millpond.queue.facts import Binding
+from millpond.rabbit.arguments import COMPARED
+from millpond.rabbit.exchange_types import EXCHANGE_TYPES, Routed
+from millpond.rabbit.records import Binding
 from millpond.wire.amqp import methods
 from tests.unit.cli.test_amqp_commands import LISTENERS
 

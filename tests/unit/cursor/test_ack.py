@@ -1,7 +1,7 @@
 """The ack cursor's stories, one verb at a time; the property test has the rest."""
 
 from millpond.cursor.ack import AckCursor, Outcome
-from millpond.cursor.dead_letter import DeadLetterPolicy, GiveUp, Letter, Reason
+from millpond.cursor.dead_letter import DeadLetter, DeadLetterPolicy, GiveUp, Reason
 from millpond.cursor.runs import NEVER_MS, Run, State
 from millpond.cursor.snapshot import encode_delta, snapshot
 
@@ -122,7 +122,7 @@ def test_a_message_that_was_tried_too_often_becomes_a_dead_letter() -> None:
 
     outcome = done(cursor, cursor.release([(0, 1)], owner="ann", now_ms=NOW + LOCK))
 
-    assert outcome.letters == (Letter(first=0, next=1, deliveries=2, reason=Reason.DELIVERIES),)
+    assert outcome.letters == (DeadLetter(first=0, next=1, deliveries=2, reason=Reason.DELIVERIES),)
     assert cursor.start == 1
 
 

@@ -18,7 +18,6 @@ from millpond.base.errors import (
     WrongCluster,
 )
 from millpond.base.ids import NodeId
-from millpond.engine import membership
 from millpond.engine.api import (
     RESOURCE_TOPIC,
     AlterConfigs,
@@ -29,6 +28,7 @@ from millpond.engine.api import (
     PartitionImage,
     Reassignment,
 )
+from millpond.engine.cluster import membership
 from millpond.engine.peers import (
     AllocateProducerIds,
     AlterInSync,

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from millpond.base.errors import CoordinatorLoadInProgress, NotCoordinator, StorageFailure
-from millpond.engine import group_log
 from millpond.engine.api import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
-from millpond.engine.facts import MayComeBack, stored_batches
-from millpond.engine.groups import CommitOffsets, CommittedOffset, ConsumerHeartbeat
-from millpond.engine.transactions import Status
+from millpond.engine.coordinators import group_log
+from millpond.engine.coordinators.groups import CommitOffsets, CommittedOffset, ConsumerHeartbeat
+from millpond.engine.coordinators.record_replay import MayComeBack, stored_batches
+from millpond.engine.coordinators.transactions import Status
 from millpond.group.share_records import ShareKey
 from millpond.group.streams_messages import StreamsHeartbeat
 from millpond.record.batch import BatchHeader

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from millpond.engine.api import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from millpond.engine.coordinators.transactions import Status, Write
 from millpond.engine.peers import JoinTransaction, WriteMarkers
-from millpond.engine.transactions import Status, Write
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from tests.support.coordinator_nodes import (

@@ -8,9 +8,9 @@ import pytest
 
 from millpond.base.errors import CorruptLog, StorageFailure
 from millpond.base.ids import NodeId
-from millpond.engine import metadata_snapshot, snapshotting
 from millpond.engine.api import Engine
-from millpond.engine.metadata_snapshot import snapshot_path
+from millpond.engine.quorum import metadata_snapshot, snapshotting
+from millpond.engine.quorum.metadata_snapshot import snapshot_path
 from millpond.log.storage import Storage
 from millpond.metadata.records import RESOURCE_GROUP, ConfigRecord
 from tests.support.faulty_storage import FaultyStorage

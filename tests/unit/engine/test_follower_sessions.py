@@ -12,7 +12,6 @@ from millpond.base.errors import (
     FetchSessionNotFound,
     MillpondError,
 )
-from millpond.engine import follower_reads
 from millpond.engine.peers import (
     OUT_OF_SESSION,
     SESSION_BEGINS,
@@ -21,6 +20,7 @@ from millpond.engine.peers import (
     ReplicaRead,
     ReplicaReads,
 )
+from millpond.engine.replication import follower_reads
 from millpond.replication.serving import admit
 from tests.support.replica_nodes import ReplicaNodes, replica_nodes
 from tests.support.virtual_loop import run, virtual_loop

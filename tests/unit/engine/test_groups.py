@@ -9,7 +9,7 @@ import pytest
 
 from millpond.base.errors import NotLeader
 from millpond.engine.api import OFFSETS_TOPIC
-from millpond.engine.groups import Groups
+from millpond.engine.coordinators.groups import Groups
 from millpond.group.memory import MemberMemory, bytes_held
 from millpond.group.offsets import partition_for
 from millpond.record.builder import build_batch

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from millpond.engine.api import RESOURCE_TOPIC, AlterConfigs, AlterOp
-from millpond.engine.maintenance import Maintenance
+from millpond.engine.partitions.maintenance import Maintenance
 from millpond.log.compaction import CompactionPlan
 from millpond.record.batch import write_crc
 from millpond.record.builder import build_batch

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from millpond.base.errors import CorruptLog
-from millpond.engine import snapshotting
-from millpond.engine.metadata_snapshot import read_snapshot, write_snapshot
+from millpond.engine.quorum import snapshotting
+from millpond.engine.quorum.metadata_snapshot import read_snapshot, write_snapshot
 from millpond.metadata.image import Image, apply
 from millpond.metadata.image_records import image_records
 from tests.support.faulty_storage import FaultyStorage

@@ -4,7 +4,7 @@ import pytest
 
 from millpond.base.errors import InvalidConfig
 from millpond.base.sizes import parse_size
-from millpond.engine.pressure import (
+from millpond.engine.limits.pressure import (
     Limits,
     Pressure,
     PressureWatch,

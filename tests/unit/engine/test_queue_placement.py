@@ -6,10 +6,10 @@ from uuid import UUID
 import pytest
 
 from millpond.base.fields import Table
-from millpond.engine.queue_placement import Place, decide_together, place
+from millpond.engine.queues.queue_placement import Place, decide_together, place
 from millpond.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
 from millpond.metadata.records import BrokerEndpoint
-from millpond.queue.facts import Queue
+from millpond.rabbit.records import Queue
 
 
 def brokers(*nodes: int, fenced: tuple[int, ...] = (), racks: str = "") -> Image:

@@ -9,11 +9,11 @@ import pytest
 
 from millpond.base.errors import NotController
 from millpond.base.ids import NodeId, TopicPartition
-from millpond.engine import quorum_driver
 from millpond.engine.api import Engine
-from millpond.engine.metadata_log import METADATA_LOG_CONFIG
-from millpond.engine.quorum_host import QuorumHost
-from millpond.engine.quorum_view import describe_quorum
+from millpond.engine.quorum import quorum_driver
+from millpond.engine.quorum.metadata_log import METADATA_LOG_CONFIG
+from millpond.engine.quorum.quorum_host import QuorumHost
+from millpond.engine.quorum.quorum_view import describe_quorum
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from millpond.base.errors import StorageFailure
 from millpond.cli.node_quorum import reset_quorum
 from millpond.engine.api import CreateTopic
-from millpond.engine.quorum_reset import DIRECTORY, quorum_state, reset_epochs
+from millpond.engine.quorum.quorum_reset import DIRECTORY, quorum_state, reset_epochs
 from millpond.raft.epochs import EPOCH_MAX
 from millpond.raft.messages import ReplicaKey, Vote
 from millpond.server.embedded import Broker

@@ -8,9 +8,9 @@ import pytest
 
 from millpond.base.errors import CorruptLog, StorageFailure
 from millpond.base.ids import LeaderEpoch, Offset, TopicPartition
-from millpond.engine.metadata_log import METADATA_LOG_CONFIG
-from millpond.engine.metadata_snapshot import snapshot_path, write_snapshot
-from millpond.engine.raft_log import DiskRaftLog, FileElectionStore
+from millpond.engine.quorum.metadata_log import METADATA_LOG_CONFIG
+from millpond.engine.quorum.metadata_snapshot import snapshot_path, write_snapshot
+from millpond.engine.quorum.raft_log import DiskRaftLog, FileElectionStore
 from millpond.log.log_dir import LogDir
 from millpond.metadata.image import Image
 from millpond.raft.messages import ReplicaKey, SnapshotId

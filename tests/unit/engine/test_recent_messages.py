@@ -1,7 +1,7 @@
 """Messages that were just published are at hand until they are taken or newer ones need the room."""
 
-from millpond.engine import recent_messages
-from millpond.engine.recent_messages import RecentMessages
+from millpond.engine.queues.hosted import recent_messages
+from millpond.engine.queues.hosted.recent_messages import RecentMessages
 from millpond.queue.message import Message
 
 

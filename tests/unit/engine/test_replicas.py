@@ -7,12 +7,12 @@ import pytest
 
 from millpond.base.errors import NotEnoughReplicas, NotLeader
 from millpond.base.ids import LeaderEpoch
-from millpond.engine import fetchers
 from millpond.engine.api import Partition
-from millpond.engine.follower_reads import FollowerReads
 from millpond.engine.peers import SESSION_BEGINS, ReplicaFetch, ReplicaRead, ReplicaReads
+from millpond.engine.replication import fetchers
+from millpond.engine.replication.follower_reads import FollowerReads
 from millpond.log.checkpoint import HIGH_WATERMARKS_FILE, read_offsets
-from millpond.replication.following import Step, take
+from millpond.replication.following import FollowStep, take
 from tests.support.replica_nodes import ReplicaNodes, replica_nodes
 from tests.support.virtual_loop import run
 
@@ -302,7 +302,7 @@ def test_a_mistake_with_one_partition_does_not_hold_up_the_others(
         async with replica_nodes(2) as nodes:
             await nodes.make_topic(3)
 
-            def mistaken(partition: Partition, *arguments: Any, **named: Any) -> Step:
+            def mistaken(partition: Partition, *arguments: Any, **named: Any) -> FollowStep:
                 if partition.index == 0:
                     raise ValueError("a mistake")
                 return take(partition, *arguments, **named)

@@ -3,7 +3,7 @@
 import pytest
 
 from millpond.base import limits
-from millpond.engine.request_memory import Gathered, RequestMemory, request_bytes_max
+from millpond.engine.limits.request_memory import Gathered, RequestMemory, request_bytes_max
 
 MIB = 1024 * 1024
 LITTLE = limits.REQUEST_LITTLE_BYTES

@@ -6,7 +6,7 @@ import pytest
 
 from millpond.base.errors import PeerUnreachable, StorageFailure
 from millpond.base.ids import TopicPartition
-from millpond.engine.engine import Engine
+from millpond.engine.node.node import Engine
 from millpond.metadata.controller import CreateTopic
 from millpond.metadata.image import PartitionImage
 from millpond.record.builder import build_batch

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from millpond.cursor.ack import AckCursor, Delta
 from millpond.cursor.runs import Run, State
-from millpond.engine.read import AbortedTransaction
-from millpond.engine.share_state import covering, decide_acquire, skipped, start_after
+from millpond.engine.partitions.read import AbortedTransaction
+from millpond.engine.share.share_state import covering, decide_acquire, skipped, start_after
 from millpond.record.batch import assign_offset, iter_batches
 from millpond.record.builder import build_batch
 

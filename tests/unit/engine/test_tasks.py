@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from millpond.engine.tasks import TaskOwner
+from millpond.engine.runtime.tasks import TaskOwner
 from tests.support.virtual_loop import run
 
 

@@ -13,7 +13,7 @@ from millpond.base.errors import (
     UnknownSubscription,
     UnsupportedCompression,
 )
-from millpond.engine.telemetry import Telemetry
+from millpond.engine.limits.telemetry import Telemetry
 from millpond.metadata.client_metrics import check_client_metrics, subscription_for
 from millpond.metadata.image import Image, apply
 from millpond.metadata.records import RESOURCE_CLIENT_METRICS, ConfigRecord

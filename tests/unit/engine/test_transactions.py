@@ -8,7 +8,7 @@ import pytest
 
 from millpond.engine.api import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from millpond.metadata.records import PartitionChangeRecord
-from millpond.txn.coordinator import Coordinator
+from millpond.txn.coordinator import TransactionCoordinator
 from millpond.txn.records import Status
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.add_partitions_to_txn import (
@@ -580,7 +580,7 @@ def test_a_transaction_that_nobody_coordinates_is_aborted_at_the_start(
     async def story() -> None:
         async def forget(broker: MemoryBroker) -> None:
             await before(broker)
-            monkeypatch.setattr(Coordinator, "apply", lambda _self, _record: None)
+            monkeypatch.setattr(TransactionCoordinator, "apply", lambda _self, _record: None)
 
         await twice(forget, after)
 

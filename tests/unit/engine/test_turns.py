@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from millpond.engine.turns import (
+from millpond.engine.runtime.turns import (
     LONG_NS,
     PIECE_BYTES_MAX,
     PIECE_BYTES_MIN,

@@ -62,7 +62,7 @@ def test_a_partition_whose_disk_cannot_be_read_at_the_start_is_there_when_it_can
             await broker.engine.flusher.drained()
             assert partition.high_watermark == partition.log.end_offset == 3
 
-    with caplog.at_level(logging.ERROR, "millpond.engine.topics"):
+    with caplog.at_level(logging.ERROR, "millpond.engine.partitions.topic_table"):
         run(story())
 
 

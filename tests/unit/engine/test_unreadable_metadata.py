@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 
 from millpond.base import limits
-from millpond.engine.quorum_driver import queue_effect
+from millpond.engine.quorum.quorum_driver import queue_effect
 from millpond.raft.messages import (
     Committed,
     Deposed,
@@ -46,7 +46,7 @@ def test_a_follower_applies_what_was_agreed_while_it_could_not_read(
             assert known(host) == {"1", "2"}
             assert caplog.messages[-1].endswith("nothing was left out")
 
-    with caplog.at_level(logging.WARNING, "millpond.engine.quorum_driver"):
+    with caplog.at_level(logging.WARNING, "millpond.engine.quorum.quorum_driver"):
         run(story())
 
 

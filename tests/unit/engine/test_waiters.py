@@ -2,7 +2,7 @@
 
 import asyncio
 
-from millpond.engine.waiters import ReadWaiter
+from millpond.engine.partitions.waiters import ReadWaiter
 from tests.support.memory_broker import MemoryBroker, batch, memory_broker
 from tests.support.virtual_loop import run, virtual_loop
 

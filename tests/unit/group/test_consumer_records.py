@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from millpond.base.errors import MalformedData
 from millpond.group.consumer_records import (
-    ClassicFace,
+    ClassicMemberInfo,
     ConsumerGroupStored,
     ConsumerRecord,
     CurrentStored,
@@ -70,7 +70,7 @@ FACTS: list[tuple[ConsumerRecord, str, str | None]] = [
             pattern=None,
             rebalance_timeout_ms=1,
             assignor="range",
-            classic=ClassicFace(session_timeout_ms=2, protocols=(("p", b"!"),)),
+            classic=ClassicMemberInfo(session_timeout_ms=2, protocols=(("p", b"!"),)),
         ),
         "0005 0001 67 0001 6d",
         "0000 02 69 02 72 02 63 02 68 01 00 00000001 06 72616e6765 01 00 0c 01 00000002 02 02 70 02 21 00 00",

@@ -21,7 +21,7 @@ from millpond.base.errors import (
 from millpond.metadata.assignments import new_partition
 from millpond.metadata.directories import Placement, decide_assign
 from millpond.metadata.elections import (
-    InSyncWish,
+    InSyncRequest,
     Rules,
     decide_elections,
     decide_in_sync,
@@ -220,7 +220,7 @@ def test_no_election_of_any_kind_finds_a_replica_in_an_offline_directory() -> No
 
 def test_a_leader_cannot_call_a_replica_in_an_offline_directory_in_sync() -> None:
     now = after(cluster(in_a()), A)
-    wish = InSyncWish(
+    wish = InSyncRequest(
         topic_id=ORDERS,
         partition=0,
         leader_epoch=at(now).leader_epoch,

@@ -20,7 +20,7 @@ from millpond.base.errors import (
     UnknownTopic,
 )
 from millpond.metadata.elections import (
-    InSyncWish,
+    InSyncRequest,
     decide_elections,
     decide_in_sync,
     decide_preferred,
@@ -30,7 +30,12 @@ from millpond.metadata.elections import (
 )
 from millpond.metadata.image import Image, PartitionImage, apply
 from millpond.metadata.nodes import decide_fence
-from millpond.metadata.partition_change import Election, Wish, active_in, partition_change
+from millpond.metadata.partition_change import (
+    Election,
+    PartitionTarget,
+    active_in,
+    partition_change,
+)
 from millpond.metadata.records import NO_LEADER
 from tests.support.cluster_facts import ORDERS, always, never, node, orders, partition
 
@@ -138,7 +143,7 @@ def test_nobody_is_elected_for_what_does_not_exist(target: tuple[str, int]) -> N
 
 # --- what leaders say ------------------------------------------------------------------------------
 
-WISH = InSyncWish(topic_id=ORDERS, partition=0, leader_epoch=5, partition_epoch=7, isr=(1, 2))
+WISH = InSyncRequest(topic_id=ORDERS, partition=0, leader_epoch=5, partition_epoch=7, isr=(1, 2))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +165,7 @@ WISH = InSyncWish(topic_id=ORDERS, partition=0, leader_epoch=5, partition_epoch=
     ],
 )
 def test_only_the_leader_of_now_changes_who_is_in_sync(
-    sender: int, wish: InSyncWish, error: type[MillpondError]
+    sender: int, wish: InSyncRequest, error: type[MillpondError]
 ) -> None:
     nodes = [node(1), node(2), node(3, fenced=True), node(4, stopping=True)]
     image = orders(partition((1, 2, 3, 4), (1,), 1), nodes=nodes)
@@ -206,7 +211,9 @@ def test_a_clean_leader_is_up_and_was_in_sync(
 ) -> None:
     before = orders(partition((1, 2, 3, 4), tuple(sorted(isr)), leader))
     available = active_in(before, added=alive, removed={1, 2, 3, 4} - alive)
-    change = partition_change(ORDERS, 0, first(before), Wish(election=election), available)
+    change = partition_change(
+        ORDERS, 0, first(before), PartitionTarget(election=election), available
+    )
     after = first(apply(before, [change] if change is not None else []))
     if after.leader == NO_LEADER:
         assert not (isr & alive)

@@ -7,7 +7,7 @@ import pytest
 
 from millpond.metadata.configs import BrokerConfig
 from millpond.metadata.elections import (
-    InSyncWish,
+    InSyncRequest,
     decide_elections,
     decide_eligible,
     decide_emptied,
@@ -114,14 +114,16 @@ def test_who_leaves_too_few_in_sync_is_eligible_and_who_left_before_is_not() -> 
 
 def test_a_leader_that_gives_up_two_at_once_leaves_both_eligible() -> None:
     before = three(partition((1, 2, 3), (1, 2, 3), 1))
-    wish = InSyncWish(topic_id=ORDERS, partition=0, leader_epoch=5, partition_epoch=7, isr=(1,))
+    wish = InSyncRequest(topic_id=ORDERS, partition=0, leader_epoch=5, partition_epoch=7, isr=(1,))
     records, _ = decide_in_sync(before, 1, [wish], two_in_sync)
     assert first(apply(before, records)).eligible_leaders == (2, 3)
 
 
 def test_nobody_is_eligible_any_more_when_enough_are_in_sync_again() -> None:
     before = three(partition((1, 2, 3), (1,), 1, eligible=(2,)), down=(2,))
-    wish = InSyncWish(topic_id=ORDERS, partition=0, leader_epoch=5, partition_epoch=7, isr=(1, 3))
+    wish = InSyncRequest(
+        topic_id=ORDERS, partition=0, leader_epoch=5, partition_epoch=7, isr=(1, 3)
+    )
     records, _ = decide_in_sync(before, 1, [wish], two_in_sync)
     after = first(apply(before, records))
     assert (after.isr, after.eligible_leaders) == ((1, 3), ())

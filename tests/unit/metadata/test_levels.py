@@ -22,7 +22,7 @@ from millpond.metadata.levels import (
     check_level,
     level_of,
 )
-from millpond.metadata.queue_facts import TYPES as QUEUE_FACT_TYPES
+from millpond.metadata.queue_records import TYPES as QUEUE_FACT_TYPES
 from millpond.metadata.records import (
     FeatureLevelRecord,
     FeatureLevels,
@@ -31,7 +31,7 @@ from millpond.metadata.records import (
     RegisterBrokerRecord,
     encode_record,
 )
-from millpond.queue.facts import VirtualHost
+from millpond.rabbit.records import VirtualHost
 from tests.unit.metadata.test_records import GOLDEN
 
 QUEUES = encode_record(QueueFactRecord(fact=VirtualHost(name="/")))

@@ -2,10 +2,10 @@
 
 from millpond.metadata.image import Image, apply
 from millpond.metadata.image_records import image_delta, image_records
-from millpond.metadata.queue_facts import facts_between
+from millpond.metadata.queue_records import facts_between
 from millpond.metadata.records import QueueFactRecord, decode_record, encode_record
-from millpond.queue.broker import Broker
-from millpond.queue.facts import (
+from millpond.rabbit.broker import Broker
+from millpond.rabbit.records import (
     Binding,
     BindingDeleted,
     Exchange,

@@ -11,7 +11,7 @@ from millpond.base.errors import (
     NoReassignment,
     UnknownTopic,
 )
-from millpond.metadata.elections import InSyncWish, decide_in_sync, decide_stopped
+from millpond.metadata.elections import InSyncRequest, decide_in_sync, decide_stopped
 from millpond.metadata.image import Image, PartitionImage, apply
 from millpond.metadata.reassignments import (
     Reassignment,
@@ -50,7 +50,7 @@ def cancel(image: Image, *, unclean: bool = False) -> tuple[ReassignmentDecision
 def in_sync(image: Image, *isr: int) -> Image:
     """The leader reports who is in sync."""
     now = first(image)
-    wish = InSyncWish(
+    wish = InSyncRequest(
         topic_id=ORDERS,
         partition=0,
         leader_epoch=now.leader_epoch,

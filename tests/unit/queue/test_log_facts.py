@@ -15,7 +15,7 @@ from millpond.queue.log_facts import (
     read_facts,
     read_snapshot,
 )
-from millpond.queue.topic_names import queue_of_topic, topic_names
+from millpond.rabbit.topic_names import queue_of_topic, topic_names
 from millpond.record.batch import read_header
 from millpond.record.control import EndTxnMarker
 from millpond.record.records import decode_batch

@@ -11,7 +11,7 @@ from millpond.base.errors import (
     UnknownLeaderEpoch,
 )
 from millpond.log.config import LogConfig
-from millpond.replication.following import Step, take
+from millpond.replication.following import FollowStep, take
 from millpond.replication.partition import Change
 from millpond.replication.serving import admit
 from tests.support.replica_set import LAG_MS, NOW_MS, ReplicaSet
@@ -37,8 +37,8 @@ def test_committed_is_what_every_in_sync_replica_has() -> None:
     three[1].confirm_at(1, told.append)
     assert three[1].high_watermark == 0
 
-    assert three.fetch(2) is Step.APPENDED
-    assert three.fetch(3) is Step.APPENDED
+    assert three.fetch(2) is FollowStep.APPENDED
+    assert three.fetch(3) is FollowStep.APPENDED
     # The leader knows what they have when they ask for what comes next.
     assert (three[1].high_watermark, told) == (0, [])
     three.fetch(2)
@@ -162,8 +162,8 @@ def test_a_deposed_leaders_tail_is_cut() -> None:
     three[1].confirm_at(3, waiting.append)
     three.hear(1)
     assert [type(error) for error in waiting] == [NotLeader]
-    assert three.fetch(1) is Step.CUT
-    assert three.fetch(1) is Step.APPENDED
+    assert three.fetch(1) is FollowStep.CUT
+    assert three.fetch(1) is FollowStep.APPENDED
     assert three.stored(1) == three.stored(2)
     assert three[1].high_watermark == 1
 
@@ -184,7 +184,7 @@ def test_a_follower_looks_back_epoch_by_epoch() -> None:
     three.write(3, b"b")
     for node in (1, 2):
         steps = [three.fetch(node) for _ in range(3)]
-        assert Step.CUT in steps
+        assert FollowStep.CUT in steps
         assert three.stored(node) == three.stored(3)
 
 
@@ -215,7 +215,7 @@ def test_a_leader_that_missed_an_epoch_of_another_does_not_count_what_it_knew_of
     three.elect(2)
     for node in (2, 3):
         three.hear(node)
-    assert Step.CUT in [
+    assert FollowStep.CUT in [
         three.fetch(3) for _ in range(2)
     ]  # node 3 gives it up for the new leader's log
 
@@ -284,7 +284,7 @@ def test_a_replica_that_is_far_behind_begins_where_the_leader_does() -> None:
         three.fetch(2)
         three.fetch(2)
     three[1].log.delete_records(4)
-    assert three.fetch(3) is Step.CUT
+    assert three.fetch(3) is FollowStep.CUT
     three.fetch(3)
     assert (three[3].log.start_offset, three[3].log.end_offset) == (4, 5)
     three.fetch(2)

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from millpond.engine.turns import LITTLE_BYTES, Turns
+from millpond.engine.runtime.turns import LITTLE_BYTES, Turns
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.server import amqp_transport
 from millpond.server.amqp_transport import AmqpConnection, gathered

@@ -8,10 +8,10 @@ from examples.rollout_exchange import Rollout
 
 from millpond.base.errors import InvalidBinding, InvalidQueueArgument
 from millpond.base.fields import Table
-from millpond.queue.broker import Broker
-from millpond.queue.exchange_types import BindingTable, DirectTable, Registry, Routed
-from millpond.queue.facts import Binding, Exchange, Queue, VirtualHost
-from millpond.queue.names import Resource
+from millpond.rabbit.broker import Broker
+from millpond.rabbit.exchange_types import BindingTable, DirectTable, Registry, Routed
+from millpond.rabbit.names import Resource
+from millpond.rabbit.records import Binding, Exchange, Queue, VirtualHost
 from millpond.server.exchange_plugins import load_exchange_types
 from millpond.server.failures import StartFailed
 

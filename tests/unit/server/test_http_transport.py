@@ -14,12 +14,12 @@ import pytest
 
 from millpond.base import limits
 from millpond.engine.api import BrokerEndpoint, Engine
-from millpond.engine.request_memory import RequestMemory
-from millpond.engine.turns import LONG_NS, Speaker, Turns
+from millpond.engine.limits.request_memory import RequestMemory
+from millpond.engine.runtime.turns import LONG_NS, Speaker, Turns
 from millpond.frontend.amqp.frontend import AmqpFrontend
-from millpond.frontend.management.desk import Door
-from millpond.frontend.management.frontend import Management
-from millpond.frontend.management.http import Response
+from millpond.frontend.rabbitmq_http.context import ListenerInfo
+from millpond.frontend.rabbitmq_http.frontend import Management
+from millpond.frontend.rabbitmq_http.http import Response
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
 from millpond.log.storage import FileStorage
@@ -84,7 +84,7 @@ async def served(
             clock=engine.clock, setting=BrokerConfig().__getitem__, idle_ms_max=-1
         )
         management = Management(
-            frontend, lambda: [Door(protocol="amqp", host="127.0.0.1", port=5672)]
+            frontend, lambda: [ListenerInfo(protocol="amqp", host="127.0.0.1", port=5672)]
         )
         loop = asyncio.get_running_loop()
         server = await loop.create_server(

@@ -26,10 +26,10 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from millpond.auth.claims import TokenRefused
 from millpond.base import limits
-from millpond.engine.threads import DaemonThread
+from millpond.engine.runtime.threads import DaemonThread
 from millpond.frontend.amqp.logins import KeysNeeded
-from millpond.queue.claims import TokenRefused
 from millpond.server.config import given_in_code, load_settings
 from millpond.server.failures import StartFailed
 from millpond.server.oauth import TokenVerifier, load_verifier

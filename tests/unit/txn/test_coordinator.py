@@ -15,7 +15,7 @@ from millpond.base.errors import (
     TransactionFenced,
 )
 from millpond.txn import records
-from millpond.txn.coordinator import Coordinator, commits
+from millpond.txn.coordinator import TransactionCoordinator, commits
 from millpond.txn.messages import (
     EPOCH_LAST,
     AbortOverdue,
@@ -50,7 +50,7 @@ class Desk:
     next_id: int = 4000
 
     def __post_init__(self) -> None:
-        self.coordinator = Coordinator(self.settings)
+        self.coordinator = TransactionCoordinator(self.settings)
         for key, value in self.log:
             self.coordinator.apply(records.decode(key, value))
 

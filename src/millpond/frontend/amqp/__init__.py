@@ -1,1 +1,1 @@
-"""AMQP 0-9-1: one connection is one ``AmqpSession``; what it asks is asked of ``engine/queues.py``."""
+"""AMQP 0-9-1: one connection is one ``AmqpSession``; what it asks is asked of ``engine/queues/queues.py``."""

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from millpond.engine.queue_face import QueueFace
-from millpond.queue.channel import Confirms, Deliveries, Held
+from millpond.engine.queues.queue_handle import QueueHandle
 from millpond.queue.consumers import UNLIMITED, Consumer
 from millpond.queue.shared_limit import SharedLimit
 from millpond.queue.steps import Handout
+from millpond.rabbit.channel import Confirms, Deliveries, Held
 from millpond.wire.amqp.content import DeliveryWriter
 from millpond.wire.amqp.methods import BasicCancel, Method
 
@@ -59,10 +59,10 @@ class Channel:
         self.is_closed = False
         # Consumers whose queues are gone, to be told when something else has been said; None: at once.
         self._untold: list[str] | None = None
-        self.consumers: dict[str, tuple[QueueFace, Consumer]] = {}
+        self.consumers: dict[str, tuple[QueueHandle, Consumer]] = {}
         self.writers: dict[str, DeliveryWriter] = {}
         # Queues that this channel may hold messages of, by what deliveries call them.
-        self.queues: dict[str, QueueFace] = {}
+        self.queues: dict[str, QueueHandle] = {}
         self._queues_max = _QUEUES_MIN
         self._owners = 0
         # Messages on their way to the socket, of those that are to be acknowledged and of the others.
@@ -72,19 +72,19 @@ class Channel:
         self._tags: dict[str, str] = {}
         self._is_round = False
 
-    def know(self, queue: QueueFace) -> None:
+    def know(self, queue: QueueHandle) -> None:
         """The channel may hold messages of this queue. Those that are gone are forgotten now and then."""
         self.queues[queue.key] = queue
         if len(self.queues) > self._queues_max:
             self.queues = {key: one for key, one in self.queues.items() if not one.is_gone}
             self._queues_max = max(_QUEUES_MIN, 2 * len(self.queues))
 
-    def add_consumer(self, queue: QueueFace, consumer: Consumer) -> None:
+    def add_consumer(self, queue: QueueHandle, consumer: Consumer) -> None:
         self.consumers[consumer.tag] = queue, consumer
         self._tags[consumer.owner] = consumer.tag
         self.know(queue)
 
-    def remove_consumer(self, tag: str) -> tuple[QueueFace, Consumer] | None:
+    def remove_consumer(self, tag: str) -> tuple[QueueHandle, Consumer] | None:
         """The consumer that it was; None if there was none."""
         known = self.consumers.pop(tag, None)
         if known is not None:
@@ -136,7 +136,7 @@ class Channel:
             return window if granted > 0 else 0
         return min(window, granted)
 
-    def hand_out(self, queue: QueueFace, handout: Handout) -> None:
+    def hand_out(self, queue: QueueHandle, handout: Handout) -> None:
         consumer, count = handout.consumer, handout.next - handout.first
         self._waiting[consumer.no_ack] += count
         if self.deliveries.prefetch:
@@ -201,7 +201,7 @@ class Channel:
 
     # --- what becomes of its consumers ---------------------------------------------------------------
 
-    def unread(self, queue: QueueFace, lane: int) -> int:
+    def unread(self, queue: QueueHandle, lane: int) -> int:
         return self.session.outbox.unread(self, queue, lane)
 
     def cancelled(self, consumer: Consumer) -> None:
@@ -229,7 +229,7 @@ class Channel:
             for tag in untold:
                 self._tell_cancelled(tag)
 
-    def moved(self, consumer: Consumer, queue: QueueFace) -> None:
+    def moved(self, consumer: Consumer, queue: QueueHandle) -> None:
         known = self.consumers.get(consumer.tag)
         if known is not None and known[1] is consumer:
             self.session.outbox.forget(self, known[0], consumer.owner)

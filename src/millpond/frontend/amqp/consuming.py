@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from millpond.base import errors
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.delivering import hold, shown_block
+from millpond.frontend.amqp.message_stats import GET, GET_NO_ACK
 from millpond.frontend.amqp.naming import readable
-from millpond.frontend.amqp.tally import GET, GET_NO_ACK
-from millpond.queue.arguments import CLASSIC, QUORUM, check_consumed
 from millpond.queue.consumers import Consumer
-from millpond.queue.names import REPLY_TO
+from millpond.rabbit.arguments import CLASSIC, QUORUM, check_consumed
+from millpond.rabbit.names import REPLY_TO
 from millpond.wire.amqp.methods import (
     BasicCancel,
     BasicCancelOk,

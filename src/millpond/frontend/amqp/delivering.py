@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 from millpond.base.errors import MessageLost, StorageFailure
 from millpond.base.fields import Long
-from millpond.engine.queue_face import QueueFace
+from millpond.engine.queues.queue_handle import QueueHandle
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.envelope import changed
-from millpond.frontend.amqp.tally import DELIVER, DELIVER_NO_ACK, REDELIVER
-from millpond.queue.channel import Held
+from millpond.frontend.amqp.message_stats import DELIVER, DELIVER_NO_ACK, REDELIVER
 from millpond.queue.message import Message
 from millpond.queue.steps import Handout
+from millpond.rabbit.channel import Held
 from millpond.wire.amqp.content import LARGE_BODY_BYTES, DeliveryWriter
 from millpond.wire.amqp.properties import decode_properties, encode_properties
 
@@ -26,7 +26,7 @@ class Written(NamedTuple):
 
 def deliveries(
     channel: Channel,
-    queue: QueueFace,
+    queue: QueueHandle,
     handout: Handout,
     frame_max: int,
     *,
@@ -83,7 +83,7 @@ def deliveries(
     return Written(data, size, offset - first, failure)
 
 
-def hold(channel: Channel, queue: QueueFace, handout: Handout, offset: int) -> int:
+def hold(channel: Channel, queue: QueueHandle, handout: Handout, offset: int) -> int:
     """The tag of a message that goes out now."""
     consumer = handout.consumer
     if consumer.no_ack:
@@ -92,7 +92,7 @@ def hold(channel: Channel, queue: QueueFace, handout: Handout, offset: int) -> i
     return channel.deliveries.add(Held(queue.key, consumer.owner, handout.lane, offset))
 
 
-def shown_block(queue: QueueFace, message: Message, handout: Handout) -> bytes:
+def shown_block(queue: QueueHandle, message: Message, handout: Handout) -> bytes:
     """The property block; a consumer of a quorum queue is told how often a message came back."""
     if queue.settings.delivery_limit is None:
         return message.properties

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 from millpond.base import limits
 from millpond.engine.api import Engine
-from millpond.engine.cluster_pressure import ClusterPressure
-from millpond.engine.pressure import DISK, NONE, Pressure, PressureWatch
-from millpond.engine.queues import Queues
-from millpond.engine.request_memory import RequestMemory
+from millpond.engine.limits.cluster_pressure import ClusterPressure
+from millpond.engine.limits.pressure import DISK, NONE, Pressure, PressureWatch
+from millpond.engine.limits.request_memory import RequestMemory
+from millpond.engine.queues.queues import Queues
+from millpond.frontend.amqp.consumer_timeout import ConsumerTimeouts
 from millpond.frontend.amqp.disk_alarm import DiskAlarm
 from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.identity import server_properties
 from millpond.frontend.amqp.logins import Logins, Verifier
+from millpond.frontend.amqp.message_stats import MessageStats
 from millpond.frontend.amqp.minority import MinorityWatch
-from millpond.frontend.amqp.patience import Patience
 from millpond.frontend.amqp.replies import Replies
 from millpond.frontend.amqp.session import AmqpSession
-from millpond.frontend.amqp.tally import Tally
-from millpond.queue.facts import Fact, UserDeleted, VirtualHostDeleted
-from millpond.queue.global_parameters import cluster_name
+from millpond.rabbit.global_parameters import cluster_name
+from millpond.rabbit.records import Fact, UserDeleted, VirtualHostDeleted
 from millpond.wire.amqp.order import Offer
 from millpond.wire.amqp.sasl import EXTERNAL
 
@@ -50,8 +50,8 @@ class AmqpFrontend:
             verifier,
         )
         self.replies = Replies(self)
-        self.tally = Tally(engine.clock)
-        self._patience = Patience(self)
+        self.tally = MessageStats(engine.clock)
+        self._patience = ConsumerTimeouts(self)
         self.minority = MinorityWatch(self)
         self.queues.on_rights = self._on_rights
         # Those that came by a socket and are not gone.

@@ -2,7 +2,7 @@
 
 Each is asked in turn, and the first that knows the client says what it may: a user of the broker's own has
 permissions, the bearer of a token has its scopes. Signatures are looked at by a ``Verifier``, which may have
-to fetch keys; what the rest of a token means is decided in ``queue/claims.py``.
+to fetch keys; what the rest of a token means is decided in ``auth/claims.py``.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Any, Protocol
 
+from millpond.auth.claims import Bearer, TokenRefused, TokenRules, read_claims
+from millpond.auth.permissions import is_password
 from millpond.base import errors
 from millpond.base.clock import Clock
-from millpond.engine.queues import GUEST
+from millpond.engine.queues.queues import GUEST
 from millpond.frontend.amqp.attempts import Attempts
-from millpond.queue.broker import Broker
-from millpond.queue.claims import Bearer, TokenRefused, TokenRules, read_claims
-from millpond.queue.permissions import is_password
+from millpond.rabbit.broker import Broker
 
 INTERNAL, OAUTH = "internal", "oauth2"
 # RabbitMQ's other names of them.

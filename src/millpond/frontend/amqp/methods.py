@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from millpond.base import errors
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.consuming import Consuming
-from millpond.frontend.amqp.furniture import Furniture
-from millpond.frontend.amqp.greeting import renew
-from millpond.queue.channel import Confirms
+from millpond.frontend.amqp.declarations import Declarations
+from millpond.frontend.amqp.handshake import renew
+from millpond.rabbit.channel import Confirms
 from millpond.wire.amqp.methods import (
     AccessRequest,
     AccessRequestOk,
@@ -51,7 +51,7 @@ class Methods:
 
     def __init__(self, session: "AmqpSession") -> None:
         self._session = session
-        self._furniture = Furniture(session)
+        self._furniture = Declarations(session)
         self._consuming = Consuming(session)
         self._transactions = session.transactions
 

@@ -1,10 +1,11 @@
 """Clients of a node that is cut off from the majority of its cluster are told, so that they go elsewhere.
 
 Such a node hosts no queue, cannot reach the nodes that do, and nothing can be declared there. What is
-published to queues that it hosted is refused as soon as its lease is over (``engine/queues.py``). Connections
-are closed, and new ones refused, when it is clear that it is this node that is cut off: too few voters answer
-it. If enough do, another controller is about to be elected, and clients are sent away only when that would
-have happened long ago. RabbitMQ closes connections, too, when it pauses in a minority (``pause_minority``).
+published to queues that it hosted is refused as soon as its lease is over (``engine/queues/queues.py``).
+Connections are closed, and new ones refused, when it is clear that it is this node that is cut off: too
+few voters answer it. If enough do, another controller is about to be elected, and clients are sent away
+only when that would have happened long ago. RabbitMQ closes connections, too, when it pauses in a
+minority (``pause_minority``).
 """
 
 import asyncio

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from millpond.auth.permissions import Right
 from millpond.base import errors
-from millpond.engine.queue_face import QueueFace
+from millpond.engine.queues.queue_handle import QueueHandle
 from millpond.frontend.amqp.channel import Channel
-from millpond.queue.decisions import check_owner, check_right
-from millpond.queue.names import without_line_breaks
-from millpond.queue.permissions import Right
+from millpond.rabbit.declare import check_owner, check_right
+from millpond.rabbit.names import without_line_breaks
 
 if TYPE_CHECKING:
     from millpond.frontend.amqp.session import AmqpSession
@@ -21,7 +21,7 @@ def queue_name(channel: Channel, name: str) -> str:
     return name
 
 
-def readable(session: "AmqpSession", channel: Channel, name: str) -> QueueFace:
+def readable(session: "AmqpSession", channel: Channel, name: str) -> QueueHandle:
     """A queue that messages are to be taken from."""
     name = queue_name(channel, name)
     queue = session.rooms.queue(name)

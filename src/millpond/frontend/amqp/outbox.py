@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from millpond.base import errors
-from millpond.engine.queue_face import NEVER_READ, QueueFace
-from millpond.engine.retries import Retries
+from millpond.engine.queues.hosted.retries import Retries
+from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.delivering import Written, deliveries
 from millpond.queue.steps import Handout
@@ -50,7 +50,7 @@ class _Posted(NamedTuple):
     """Deliveries that have not gone to the socket yet."""
 
     channel: Channel
-    queue: QueueFace
+    queue: QueueHandle
     handout: Handout
 
 
@@ -122,7 +122,7 @@ class Outbox:
 
     # --- deliveries ----------------------------------------------------------------------------------
 
-    def post(self, channel: Channel, queue: QueueFace, handout: Handout) -> None:
+    def post(self, channel: Channel, queue: QueueHandle, handout: Handout) -> None:
         """Send these when the socket takes them."""
         self._posted.append(_Posted(channel, queue, handout))
         self.schedule()
@@ -143,7 +143,7 @@ class Outbox:
         else:
             self._unreadable.forget(owner)
 
-    def unread(self, channel: Channel, queue: QueueFace, lane: int) -> int:
+    def unread(self, channel: Channel, queue: QueueHandle, lane: int) -> int:
         """Where the deliveries of a queue begin that wait for the socket."""
         return min(
             (
@@ -159,7 +159,7 @@ class Outbox:
     def drop_channel(self, channel: Channel) -> None:
         self._posted = deque(one for one in self._posted if one.channel is not channel)
 
-    def forget(self, channel: Channel, queue: QueueFace, owner: str) -> None:
+    def forget(self, channel: Channel, queue: QueueHandle, owner: str) -> None:
         """A consumer's queue has moved: what has not gone to the socket will come again."""
         kept: deque[_Posted] = deque()
         for posted in self._posted:

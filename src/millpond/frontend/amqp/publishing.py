@@ -10,20 +10,20 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from millpond.auth.permissions import Right
 from millpond.base import errors
 from millpond.base.fields import Table, type_name
-from millpond.engine.queue_face import Kept
+from millpond.engine.queues.queue_handle import Kept
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.envelope import changed, chosen_by, message_of
 from millpond.frontend.amqp.expirations import wrong_expiration
+from millpond.frontend.amqp.message_stats import PUBLISH
 from millpond.frontend.amqp.replies import ADDRESS_PREFIX
-from millpond.frontend.amqp.tally import PUBLISH
-from millpond.queue.copies import copies
-from millpond.queue.decisions import check_right, check_topic_right
-from millpond.queue.exchange_types import CHANCES, Routed
 from millpond.queue.message import Message
-from millpond.queue.names import REPLY_TO, exchange_of, is_hidden
-from millpond.queue.permissions import Right
+from millpond.rabbit.copies import copies
+from millpond.rabbit.declare import check_right, check_topic_right
+from millpond.rabbit.exchange_types import CHANCES, Routed
+from millpond.rabbit.names import REPLY_TO, exchange_of, is_hidden
 from millpond.wire.amqp.events import Publish
 from millpond.wire.amqp.methods import BasicAck, BasicNack, BasicPublish, BasicReturn
 from millpond.wire.amqp.properties import Properties, decode_properties, encode_properties

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from millpond.base import errors
 from millpond.frontend.amqp.channel import Channel
 from millpond.queue.message import Message
-from millpond.queue.names import REPLY_TO
+from millpond.rabbit.names import REPLY_TO
 from millpond.wire.amqp.methods import BasicDeliver
 
 if TYPE_CHECKING:

@@ -12,21 +12,21 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from millpond.base import errors, limits
-from millpond.engine.request_memory import Gathered
+from millpond.engine.limits.request_memory import Gathered
 from millpond.frontend.amqp.channel import Channel
-from millpond.frontend.amqp.greeting import check_channels, log_in, open_vhost
+from millpond.frontend.amqp.handshake import check_channels, log_in, open_vhost
 from millpond.frontend.amqp.liveness import Liveness
+from millpond.frontend.amqp.message_stats import ACK
 from millpond.frontend.amqp.methods import Methods
 from millpond.frontend.amqp.outbox import Outbox, Writer
 from millpond.frontend.amqp.publishing import Publishing
 from millpond.frontend.amqp.refusals import violation_of
-from millpond.frontend.amqp.tally import ACK
-from millpond.frontend.amqp.token_life import TokenLife
-from millpond.frontend.amqp.transactions import Transactions
-from millpond.queue.arguments import STREAM
-from millpond.queue.broker import Rooms
-from millpond.queue.channel import Held, grouped
-from millpond.queue.commands import Asker, LoseConnection
+from millpond.frontend.amqp.token_expiry import TokenExpiry
+from millpond.frontend.amqp.transactions import ChannelTransactions
+from millpond.rabbit.arguments import STREAM
+from millpond.rabbit.broker import VirtualHostState
+from millpond.rabbit.channel import Held, grouped
+from millpond.rabbit.commands import LoseConnection, Principal
 from millpond.wire.amqp.events import (
     Acks,
     ChannelClosed,
@@ -91,13 +91,13 @@ class AmqpSession:
         self.name = f"{peer} {frontend.engine.rng.uuid4().hex}"
         self.user = ""
         self.vhost = "/"
-        self.asker = Asker(connection=self.name)
+        self.asker = Principal(connection=self.name)
         # Exchanges that this user may publish to.
         self.writable: set[str] = set()
         self.channels: dict[int, Channel] = {}
         self.wire = ServerConnection(frontend.offer(is_certified=bool(certified_name)))
         self._writer = writer
-        self.token_life = TokenLife(self)
+        self.token_life = TokenExpiry(self)
         self._liveness = Liveness(self, writer.close)
         self.outbox = Outbox(
             self.wire,
@@ -105,7 +105,7 @@ class AmqpSession:
             on_sent=self._liveness.sent,
             on_error=lambda error: self._fail(error, 0, BasicDeliver),
         )
-        self.transactions = Transactions(self)
+        self.transactions = ChannelTransactions(self)
         self._methods = Methods(self)
         self._events: deque[Event] = deque()
         self._is_waiting = False
@@ -125,10 +125,10 @@ class AmqpSession:
         return f"{self.peer} -> {self.local}" if self.local else self.name
 
     @property
-    def rooms(self) -> Rooms:
+    def rooms(self) -> VirtualHostState:
         return self.frontend.queues.broker.rooms(self.vhost)
 
-    def set_asker(self, asker: Asker) -> None:
+    def set_asker(self, asker: Principal) -> None:
         """Who asks from now on: what it was allowed before is looked at again."""
         self.asker = asker
         self.writable.clear()

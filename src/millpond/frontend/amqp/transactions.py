@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _OVERHEAD = 256
 
 
-class Transactions:
+class ChannelTransactions:
     """One session's."""
 
     def __init__(self, session: "AmqpSession") -> None:

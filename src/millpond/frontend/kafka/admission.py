@@ -5,7 +5,7 @@ from itertools import chain
 
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Partition
-from millpond.engine.transactions import (
+from millpond.engine.coordinators.transactions import (
     PRODUCE_JOINS_FROM,
     Admission,
     Place,

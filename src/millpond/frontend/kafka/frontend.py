@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from millpond.base import limits
 from millpond.base.clock import Clock
 from millpond.engine.api import Engine
-from millpond.engine.request_memory import RequestMemory, request_bytes_max
-from millpond.engine.turns import Turns
+from millpond.engine.limits.request_memory import RequestMemory, request_bytes_max
+from millpond.engine.runtime.turns import Turns
 from millpond.frontend.kafka.all_topics import AllTopics
 from millpond.frontend.kafka.fetch_sessions import FetchSessions
 from millpond.frontend.kafka.forwarding import carry_out, forwarded

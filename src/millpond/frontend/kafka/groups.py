@@ -3,7 +3,7 @@
 import asyncio
 
 from millpond.base.errors import NotCoordinator
-from millpond.engine.groups import ErrorClass
+from millpond.engine.coordinators.groups import ErrorClass
 from millpond.frontend.kafka.errors import CODES
 from millpond.frontend.kafka.handler import Context, Deferred, Payload, Result
 from millpond.wire.kafka.api import ErrorCode

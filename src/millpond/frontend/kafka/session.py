@@ -8,8 +8,8 @@ Reading stops, and with it everything else on this connection, while
 * too many requests, or too many bytes of them or of finished answers, wait behind an unfinished one,
 * a coroutine handler is at work (until it ends, or gives a ``Deferred``),
 * the client has used more than its quota and is mute for a while,
-* this connection has used its share of the event loop and others come first (``engine/turns.py``),
-* all connections together hold ``queued.max.request.bytes`` (``engine/request_memory.py``).
+* this connection has used its share of the event loop and others come first (``engine/runtime/turns.py``),
+* all connections together hold ``queued.max.request.bytes`` (``engine/limits/request_memory.py``).
 
 Requests that were received and not begun are dropped when the connection is lost. So a slow or hostile
 client costs a bounded amount of memory and nobody else's time. What it sends that is no Kafka request ends
@@ -30,7 +30,7 @@ from millpond.base.errors import (
     RemoteProtocolError,
     ShuttingDown,
 )
-from millpond.engine.turns import LITTLE_COUNT, LITTLE_TIMES, SHORT_NS, Timed
+from millpond.engine.runtime.turns import LITTLE_COUNT, LITTLE_TIMES, SHORT_NS, Timed
 from millpond.frontend.kafka.access import NODES_ONLY
 from millpond.frontend.kafka.convert import ANONYMOUS
 from millpond.frontend.kafka.errors import code_of

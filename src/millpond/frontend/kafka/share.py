@@ -6,7 +6,7 @@ from typing import Protocol
 from uuid import UUID
 
 from millpond.base.errors import InvalidRequest, MillpondError
-from millpond.engine.share import Acknowledgement
+from millpond.engine.share.share_groups import Acknowledgement
 from millpond.frontend.kafka.handler import Context, Payload, Result
 from millpond.frontend.kafka.share_sessions import ShareMemberKey
 from millpond.wire.kafka.connection import Request

@@ -4,7 +4,12 @@ As in Kafka (KIP-219): the answer leaves at once with ``throttle_time_ms`` in it
 for that long. A fetch that is over its quota is answered without records, and does not count.
 """
 
-from millpond.engine.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, MutationBudget, Quotas
+from millpond.engine.limits.quotas import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    MutationBudget,
+    Quotas,
+)
 from millpond.frontend.kafka.convert import ANONYMOUS
 from millpond.frontend.kafka.handler import Context, Payload
 from millpond.wire.kafka.api import APIS, ApiKey

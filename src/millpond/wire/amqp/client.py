@@ -51,7 +51,7 @@ _CAPABILITIES: Table = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ConnectOptions:
     """How a client wants to connect."""
 
     user: str = "guest"
@@ -68,9 +68,9 @@ class Wish:
 class ClientConnection(Frames):
     """One connection to a broker."""
 
-    def __init__(self, wish: Wish | None = None) -> None:
+    def __init__(self, wish: ConnectOptions | None = None) -> None:
         super().__init__(body_bytes_max=2**31)
-        self.wish = wish or Wish()
+        self.wish = wish or ConnectOptions()
         self.is_over = False
         self.is_open = False
         self.server_properties: Table = {}

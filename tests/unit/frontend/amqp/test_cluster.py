@@ -8,11 +8,11 @@ from itertools import chain
 import pytest
 
 from millpond.base.fields import Table
-from millpond.engine import hosted_queue
+from millpond.engine.queues.hosted import hosted_queue
 from millpond.metadata.controller import CreateTopic
 from millpond.metadata.records import PartitionChangeRecord
-from millpond.queue.commands import Store
-from millpond.queue.facts import Policy
+from millpond.rabbit.commands import Store
+from millpond.rabbit.records import Policy
 from millpond.wire.amqp.events import (
     ChannelClosed,
     ConnectionClosed,

@@ -5,7 +5,7 @@ from crc32c import crc32c
 
 from millpond.base.fields import Table
 from millpond.engine.api import Engine
-from millpond.engine.hosted_queue import HostedQueue
+from millpond.engine.queues.hosted.hosted_queue import HostedQueue
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from millpond.base.errors import AccessRefused, MillpondError, RequestTimedOut
-from millpond.engine.queues import Queues
-from millpond.queue.commands import Command, Decision, DeleteQueue
+from millpond.engine.queues.queues import Queues
+from millpond.rabbit.commands import Command, Decision, DeleteQueue
 from millpond.wire.amqp.events import ChannelClosed, ContentReceived, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,

@@ -9,13 +9,13 @@ import pytest
 from millpond.base import limits
 from millpond.base.errors import CorruptBatch, PeerUnreachable, RequestTimedOut
 from millpond.base.fields import Table
-from millpond.engine.hosted_queue import HostedQueue
-from millpond.engine.queue_log import Loader, QueueLog
-from millpond.queue.channel import Deliveries
-from millpond.queue.commands import Command, Decision, DeleteQueue, LoseLastConsumer
-from millpond.queue.deaths import DeathReason
+from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.hosted.queue_log import Loader, QueueLog
 from millpond.queue.message import Message
 from millpond.queue.steps import GIVEN_UP_AT_A_TIME
+from millpond.rabbit.channel import Deliveries
+from millpond.rabbit.commands import Command, Decision, DeleteQueue, LoseLastConsumer
+from millpond.rabbit.dead_letter_headers import DeathReason
 from millpond.wire.amqp.events import ChannelClosed, ConnectionClosed, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicCancel,

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from millpond import __version__
+from millpond.auth.permissions import hash_password
 from millpond.base import limits
 from millpond.base.fields import Table
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.identity import RABBITMQ_VERSION, server_properties
-from millpond.frontend.management.desk import API_VERSION
-from millpond.queue.commands import Store
-from millpond.queue.facts import (
+from millpond.frontend.rabbitmq_http.context import API_VERSION
+from millpond.rabbit.commands import Store
+from millpond.rabbit.records import (
     Fact,
     Permission,
     User,
@@ -21,8 +22,7 @@ from millpond.queue.facts import (
     VirtualHost,
     VirtualHostDeleted,
 )
-from millpond.queue.permissions import hash_password
-from millpond.wire.amqp.client import ClientConnection, Wish
+from millpond.wire.amqp.client import ClientConnection, ConnectOptions
 from millpond.wire.amqp.content import PROTOCOL_HEADER, method_frame
 from millpond.wire.amqp.events import (
     ChannelClosed,
@@ -52,7 +52,9 @@ from tests.support.virtual_loop import run
 class Caller:
     """A client of whom a certificate says something, and who may be slow."""
 
-    def __init__(self, frontend: AmqpFrontend, *, name: str = "", wish: Wish | None = None) -> None:
+    def __init__(
+        self, frontend: AmqpFrontend, *, name: str = "", wish: ConnectOptions | None = None
+    ) -> None:
         self._client = ClientConnection(wish)
         self.raw = b""
         self.heard: list[Event] = []
@@ -110,7 +112,7 @@ def test_the_name_in_the_certificate_counts_and_not_the_one_that_is_said(
 ) -> None:
     async def story() -> None:
         async with memory_amqp() as amqp:
-            wish = Wish(mechanism=EXTERNAL, response=b"guest")
+            wish = ConnectOptions(mechanism=EXTERNAL, response=b"guest")
             caller = Caller(amqp.frontend, name=name, wish=wish)
             caller.say()
             kind = OpenRequested if is_let_in else ConnectionClosed
@@ -124,7 +126,7 @@ def test_who_is_refused_waits_for_the_end() -> None:
     async def story() -> None:
         async with memory_amqp() as amqp:
             begun_s = asyncio.get_running_loop().time()
-            caller = Caller(amqp.frontend, wish=Wish(password="wrong"))
+            caller = Caller(amqp.frontend, wish=ConnectOptions(password="wrong"))
             caller.say()
             assert isinstance(caller.heard[-1], ConnectionClosed)
             await asyncio.sleep(10)
@@ -247,7 +249,7 @@ def test_a_virtual_host_takes_so_many_connections() -> None:
 
 async def let_in(amqp: AmqpMemoryBroker, user: str, vhost: str) -> AmqpMemoryClient:
     """A client of a user, with channel 1 open."""
-    wish = Wish(user=user, password="secret", virtual_host=vhost)
+    wish = ConnectOptions(user=user, password="secret", virtual_host=vhost)
     return await AmqpMemoryClient(amqp.frontend, wish).open(1)
 
 
@@ -314,7 +316,7 @@ def test_a_user_has_so_many_connections_and_channels() -> None:
             client = await let_in(amqp, "miller", "mill")
             other = await let_in(amqp, "miller", "mill")
             await other.open_channel(2)
-            wish = Wish(user="miller", password="secret", virtual_host="mill")
+            wish = ConnectOptions(user="miller", password="secret", virtual_host="mill")
             refused = await AmqpMemoryClient(amqp.frontend, wish).wait()
             assert isinstance(refused, ConnectionClosed)
             assert refused.text == (
@@ -337,7 +339,7 @@ def test_a_login_that_cannot_be_read_is_not_in_the_log(caplog: pytest.LogCapture
 
     async def story() -> None:
         async with memory_amqp() as amqp:
-            AmqpMemoryClient(amqp.frontend, Wish(response=response))
+            AmqpMemoryClient(amqp.frontend, ConnectOptions(response=response))
             await asyncio.sleep(1)
 
     with caplog.at_level("DEBUG", logger="millpond"):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from millpond.base.fields import Table
-from millpond.engine import dead_letters
+from millpond.engine.queues import dead_letters
 from millpond.wire.amqp.events import ContentReceived, Event
 from millpond.wire.amqp.methods import (
     BasicAck,

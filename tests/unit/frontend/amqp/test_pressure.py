@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from millpond.engine.pressure import NONE, Pressure
-from millpond.wire.amqp.client import Wish
+from millpond.engine.limits.pressure import NONE, Pressure
+from millpond.wire.amqp.client import ConnectOptions
 from millpond.wire.amqp.content import FRAME_START, method_frame
 from millpond.wire.amqp.events import ContentReceived, MethodReceived
 from millpond.wire.amqp.methods import (
@@ -81,7 +81,7 @@ def test_who_publishes_is_blocked_until_it_is_over() -> None:
 def test_one_that_does_not_understand_is_held_and_not_told() -> None:
     async def story() -> None:
         async with memory_amqp() as amqp:
-            wish = Wish(client_properties={"capabilities": {}})
+            wish = ConnectOptions(client_properties={"capabilities": {}})
             writer = await AmqpMemoryClient(amqp.frontend, wish).open(1)
             await writer.ask(1, QueueDeclare(queue="q"))
             amqp.frontend.on_pressure(LOW)
@@ -113,7 +113,7 @@ def test_a_message_that_has_only_begun_blocks_too() -> None:
 def test_a_blocked_client_is_not_taken_for_dead() -> None:
     async def story() -> None:
         async with memory_amqp() as amqp:
-            writer = await AmqpMemoryClient(amqp.frontend, Wish(heartbeat_s=2)).open(1)
+            writer = await AmqpMemoryClient(amqp.frontend, ConnectOptions(heartbeat_s=2)).open(1)
             amqp.frontend.on_pressure(LOW)
             publish(writer, b"1")
             await asyncio.sleep(60)
@@ -134,7 +134,7 @@ def test_a_client_that_is_kept_waiting_is_not_taken_for_dead(
 
     async def story() -> None:
         async with memory_amqp() as amqp:
-            writer = await AmqpMemoryClient(amqp.frontend, Wish(heartbeat_s=2)).open(1)
+            writer = await AmqpMemoryClient(amqp.frontend, ConnectOptions(heartbeat_s=2)).open(1)
             monkeypatch.setattr(amqp.frontend.queues, "relief", lambda: asyncio.sleep(60))
             publish(writer, b"1")
             monkeypatch.undo()

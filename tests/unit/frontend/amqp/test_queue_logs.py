@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from millpond.base.fields import Table
-from millpond.engine import hosted_queue, queue_log
 from millpond.engine.api import Engine
-from millpond.queue.weights import Weights
+from millpond.engine.queues.hosted import hosted_queue, queue_log
+from millpond.queue.sizes import Weights
 from millpond.record.builder import build_batch
 from millpond.record.control import EndTxnMarker
 from millpond.wire.amqp.events import ContentReceived

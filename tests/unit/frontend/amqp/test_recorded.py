@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from millpond.wire.amqp.client import Wish
+from millpond.wire.amqp.client import ConnectOptions
 from millpond.wire.amqp.events import ChannelClosed, ConnectionClosed
 from millpond.wire.amqp.methods import Method
 from tests.interop.amqp.answers import (
@@ -71,7 +71,7 @@ async def _play_raw(data: bytes) -> str:
         return said(await client.wait())
 
 
-async def _play_greeting(wish: Wish) -> str:
+async def _play_greeting(wish: ConnectOptions) -> str:
     async with memory_amqp() as amqp:
         return said(await AmqpMemoryClient(amqp.frontend, wish).wait())
 

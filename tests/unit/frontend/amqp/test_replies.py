@@ -2,7 +2,7 @@
 
 import asyncio
 
-from millpond.queue.names import REPLY_TO
+from millpond.rabbit.names import REPLY_TO
 from millpond.wire.amqp.events import ChannelClosed, ContentReceived, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicConsume,

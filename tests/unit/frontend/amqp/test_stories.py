@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from millpond.engine import hosted_queue, queue_log, recent_messages
-from millpond.queue.commands import Store
-from millpond.queue.facts import Policy
+from millpond.engine.queues.hosted import hosted_queue, queue_log, recent_messages
+from millpond.rabbit.commands import Store
+from millpond.rabbit.records import Policy
 from millpond.wire.amqp.events import (
     ChannelClosed,
     ConnectionClosed,

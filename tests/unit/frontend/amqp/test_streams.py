@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from millpond.base.fields import Table, Timestamp, Value
-from millpond.engine import stream_queue
+from millpond.engine.queues.hosted import stream_queue
 from millpond.record.builder import build_batch
 from millpond.wire.amqp.events import ContentReceived, Event, MethodReceived
 from millpond.wire.amqp.methods import (

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from millpond.auth.claims import TokenRefused, TokenRules
 from millpond.frontend.amqp.logins import KeysNeeded, Logins
-from millpond.frontend.management.desk import Door
-from millpond.frontend.management.frontend import Management
-from millpond.frontend.management.http import Request
-from millpond.queue.claims import TokenRefused, TokenRules
-from millpond.queue.commands import Store
-from millpond.queue.facts import UserDeleted
-from millpond.wire.amqp.client import Wish
+from millpond.frontend.rabbitmq_http.context import ListenerInfo
+from millpond.frontend.rabbitmq_http.frontend import Management
+from millpond.frontend.rabbitmq_http.http import Request
+from millpond.rabbit.commands import Store
+from millpond.rabbit.records import UserDeleted
+from millpond.wire.amqp.client import ConnectOptions
 from millpond.wire.amqp.events import (
     ChannelClosed,
     ChannelOpened,
@@ -69,7 +69,7 @@ class TokenBroker(AmqpMemoryBroker):
         self.frontend.logins = Logins(
             backends, lambda: self.frontend.queues.broker, self.broker.engine.clock, self.reader
         )
-        doors = [Door(protocol="amqp", host="127.0.0.1", port=5672)]
+        doors = [ListenerInfo(protocol="amqp", host="127.0.0.1", port=5672)]
         self.management = Management(self.frontend, lambda: doors)
 
     def token(self, scope: str = EVERYTHING, seconds: int = 60, **claims: object) -> str:
@@ -78,7 +78,7 @@ class TokenBroker(AmqpMemoryBroker):
         return json.dumps(said)
 
     def call(self, password: str, user: str = "whoever") -> AmqpMemoryClient:
-        return AmqpMemoryClient(self.frontend, Wish(user=user, password=password))
+        return AmqpMemoryClient(self.frontend, ConnectOptions(user=user, password=password))
 
     async def get(self, path: str, authorization: str) -> tuple[int, Any]:
         request = Request(

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from millpond.base.fields import Table
-from millpond.engine import hosted_queue
+from millpond.engine.queues.hosted import hosted_queue
 from millpond.frontend.amqp import channel as channels
-from millpond.queue import weights
+from millpond.queue import sizes as weights
 from millpond.wire.amqp.events import ContentReceived, Event, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,

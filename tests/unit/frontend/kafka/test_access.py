@@ -26,8 +26,8 @@ from millpond.frontend.kafka.peers import queue_calls
 from millpond.frontend.kafka.peers.quorum import METADATA_TOPIC_ID
 from millpond.metadata.levels import MILLPOND_VERSION, PEER_PROOF
 from millpond.metadata.records import FeatureLevelRecord
-from millpond.queue.commands import StoreAll
-from millpond.queue.facts import User
+from millpond.rabbit.commands import StoreAll
+from millpond.rabbit.records import User
 from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
 from millpond.wire.kafka.messages import fetch as fetch_messages
 from millpond.wire.kafka.messages.describe_configs import (

@@ -11,7 +11,7 @@ from millpond.base import limits
 from millpond.base.errors import MillpondError, NotLeader, UnknownTopicId
 from millpond.base.ids import TopicPartition
 from millpond.engine.peers import AppendBatch
-from millpond.engine.threads import Done, RealThreads, WorkThread
+from millpond.engine.runtime.threads import Done, RealThreads, WorkThread
 from millpond.record.batch import read_header
 from millpond.record.builder import build_batch
 from millpond.record.compression import Compression, compress

@@ -9,10 +9,10 @@ import pytest
 
 from millpond.base import limits
 from millpond.base.errors import InvalidRequest, RemoteProtocolError
-from millpond.engine.quotas import Quotas
-from millpond.engine.request_memory import RequestMemory
-from millpond.engine.tasks import TaskOwner
-from millpond.engine.turns import LONG_NS, SHORT_NS, Turns
+from millpond.engine.limits.quotas import Quotas
+from millpond.engine.limits.request_memory import RequestMemory
+from millpond.engine.runtime.tasks import TaskOwner
+from millpond.engine.runtime.turns import LONG_NS, SHORT_NS, Turns
 from millpond.frontend.kafka.frontend import Complaints
 from millpond.frontend.kafka.handler import Deferred, Handler, Payload
 from millpond.frontend.kafka.session import KafkaSession

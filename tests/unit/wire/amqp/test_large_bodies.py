@@ -2,7 +2,7 @@
 
 import pytest
 
-from millpond.wire.amqp.client import Wish
+from millpond.wire.amqp.client import ConnectOptions
 from millpond.wire.amqp.content import (
     END,
     FRAME_OVERHEAD,
@@ -25,7 +25,7 @@ PIECE = FRAME_MAX - FRAME_OVERHEAD
 
 
 def server(*channels: int) -> ServerConnection:
-    return Pair(wish=Wish(frame_max=FRAME_MAX)).opened(*channels).server
+    return Pair(wish=ConnectOptions(frame_max=FRAME_MAX)).opened(*channels).server
 
 
 def pattern(size: int) -> bytes:

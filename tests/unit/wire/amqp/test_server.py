@@ -3,7 +3,7 @@
 import pytest
 
 from millpond.base import limits
-from millpond.wire.amqp.client import Wish
+from millpond.wire.amqp.client import ConnectOptions
 from millpond.wire.amqp.content import END, FRAME_START, content_frames, method_frame
 from millpond.wire.amqp.events import (
     Acks,
@@ -58,7 +58,7 @@ def violation_after(data: bytes) -> Violation:
 
 
 def test_a_connection_opens_and_closes() -> None:
-    pair = Pair(wish=Wish(user="ann", password="secret", virtual_host="shop")).opened()
+    pair = Pair(wish=ConnectOptions(user="ann", password="secret", virtual_host="shop")).opened()
     pair.client.send(0, ConnectionClose(reply_code=200, reply_text="bye"))
     pair.turn()
     assert pair.at_server == [ConnectionClosed(asked=True, code=200, text="bye")]
@@ -91,7 +91,7 @@ def test_a_login_that_fails_is_explained_to_who_understands_it() -> None:
 
 
 def test_a_login_that_fails_is_silent_for_others() -> None:
-    pair = Pair(wish=Wish(client_properties={}))
+    pair = Pair(wish=ConnectOptions(client_properties={}))
     pair.turn()
     pair.server.refuse_login()
     assert pair.server.data_to_send() == []
@@ -176,7 +176,7 @@ def test_acknowledgements_of_one_read_come_together() -> None:
 
 
 def test_a_large_message_is_cut_and_joined() -> None:
-    pair = Pair(wish=Wish(frame_max=8192)).opened(1)
+    pair = Pair(wish=ConnectOptions(frame_max=8192)).opened(1)
     body = bytes(range(256)) * 200
     properties = encode_properties(Properties(message_id="big"))
     pair.client.send_content(1, BasicPublish(exchange="x"), properties, body)
@@ -249,7 +249,7 @@ def test_messages_begun_on_many_channels_are_bounded(monkeypatch: pytest.MonkeyP
 
 
 def test_more_channels_than_agreed_end_the_connection() -> None:
-    pair = Pair(wish=Wish(channel_max=1)).opened(1)
+    pair = Pair(wish=ConnectOptions(channel_max=1)).opened(1)
     (event,) = pair.server.receive_data(method_frame(2, ChannelOpen()))
     assert isinstance(event, Violated)
     assert event.error.reply_text == (

@@ -2,7 +2,7 @@
 
 from millpond.base.errors import CoordinatorNotAvailable, MillpondError
 from millpond.engine.api import OFFSETS_TOPIC
-from millpond.engine.transactions import AddPartitions
+from millpond.engine.coordinators.transactions import AddPartitions
 from millpond.frontend.kafka.handler import (
     Context,
     Handler,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Engine
-from millpond.engine.transactions import AddPartitions, Place
+from millpond.engine.coordinators.transactions import AddPartitions, Place
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
 from millpond.frontend.kafka.transactions import fenced_code, when_all_durable

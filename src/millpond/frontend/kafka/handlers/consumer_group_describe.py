@@ -5,7 +5,7 @@ from uuid import UUID
 
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Engine
-from millpond.engine.groups import ConsumerMemberDescription
+from millpond.engine.coordinators.groups import ConsumerMemberDescription
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import GROUP_OPERATIONS
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from millpond.base.errors import MillpondError
-from millpond.engine.groups import ConsumerHeartbeat, ConsumerHeartbeatAnswer
+from millpond.engine.coordinators.groups import ConsumerHeartbeat, ConsumerHeartbeatAnswer
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import client_host, when_durable
 from millpond.frontend.kafka.handler import (

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from millpond.base.errors import MillpondError
 from millpond.engine.api import CreateTopic, Engine, TopicResult
-from millpond.engine.quotas import MutationBudget
+from millpond.engine.limits.quotas import MutationBudget
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import (
     Context,

@@ -4,7 +4,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from millpond.engine.api import TopicResult
-from millpond.engine.quotas import MutationBudget
+from millpond.engine.limits.quotas import MutationBudget
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode
 from millpond.frontend.kafka.throttling import mutation_budget

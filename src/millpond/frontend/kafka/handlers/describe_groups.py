@@ -1,7 +1,7 @@
 """DescribeGroups: groups with their members. One that is not there is dead or, to newer clients, unknown."""
 
 from millpond.base.errors import MillpondError
-from millpond.engine.groups import GroupDescription, GroupState
+from millpond.engine.coordinators.groups import GroupDescription, GroupState
 from millpond.frontend.kafka.convert import NOT_ASKED
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import GROUP_OPERATIONS

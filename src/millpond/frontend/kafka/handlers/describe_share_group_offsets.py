@@ -2,7 +2,7 @@
 
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Engine
-from millpond.engine.share_admin import ShareOffset
+from millpond.engine.share.share_admin import ShareOffset
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode
 from millpond.wire.kafka.api import ApiKey, ErrorCode

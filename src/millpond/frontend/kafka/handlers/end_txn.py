@@ -1,7 +1,7 @@
 """EndTxn: commit or abort. From version 5 on the producer goes on with the epoch it is answered (KIP-890)."""
 
 from millpond.base.errors import MillpondError
-from millpond.engine.transactions import EndTransaction, Identity, NeedsProducerId
+from millpond.engine.coordinators.transactions import EndTransaction, Identity, NeedsProducerId
 from millpond.frontend.kafka.handler import (
     Context,
     Handler,

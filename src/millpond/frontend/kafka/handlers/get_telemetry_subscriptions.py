@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from millpond.base.errors import MillpondError
-from millpond.engine.telemetry import ACCEPTED_CODECS
+from millpond.engine.limits.telemetry import ACCEPTED_CODECS
 from millpond.frontend.kafka.convert import client_words
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole

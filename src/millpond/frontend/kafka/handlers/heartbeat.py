@@ -1,6 +1,6 @@
 """Heartbeat: a member is alive, and learns whether it has to join again."""
 
-from millpond.engine.groups import Heartbeat
+from millpond.engine.coordinators.groups import Heartbeat
 from millpond.frontend.kafka.groups import code_for, when_durable
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
 from millpond.wire.kafka.api import ApiKey

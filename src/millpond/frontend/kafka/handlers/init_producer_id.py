@@ -1,7 +1,7 @@
 """InitProducerId: an identity for an idempotent producer, or the next one of a transactional id."""
 
 from millpond.base.errors import InvalidRequest, MillpondError
-from millpond.engine.transactions import Identity, InitProducer
+from millpond.engine.coordinators.transactions import Identity, InitProducer
 from millpond.frontend.kafka.handler import (
     Context,
     Handler,

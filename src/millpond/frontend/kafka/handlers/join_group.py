@@ -1,6 +1,6 @@
 """JoinGroup: become a member, or take part in a group's next generation. The answer may take a while."""
 
-from millpond.engine.groups import Join, JoinAnswer
+from millpond.engine.coordinators.groups import Join, JoinAnswer
 from millpond.frontend.kafka.groups import client_host, code_for
 from millpond.frontend.kafka.handler import (
     Context,

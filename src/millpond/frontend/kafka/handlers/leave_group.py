@@ -1,6 +1,6 @@
 """LeaveGroup: members go, at once. Until version 2 one at a time."""
 
-from millpond.engine.groups import ErrorClass, Leave, LeavingMember
+from millpond.engine.coordinators.groups import ErrorClass, Leave, LeavingMember
 from millpond.frontend.kafka.groups import code_for, when_durable
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
 from millpond.wire.kafka.api import ApiKey

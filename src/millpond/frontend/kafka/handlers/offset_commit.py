@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from millpond.base.errors import GroupNotFound, MillpondError
 from millpond.engine.api import Engine, TopicImage
-from millpond.engine.groups import CommitOffsets, CommittedOffset
+from millpond.engine.coordinators.groups import CommitOffsets, CommittedOffset
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import code_for, when_durable
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode

@@ -1,6 +1,6 @@
 """OffsetDelete: drop positions of topics that no member of the group reads."""
 
-from millpond.engine.groups import ForgetOffsets
+from millpond.engine.coordinators.groups import ForgetOffsets
 from millpond.frontend.kafka.groups import code_for, when_durable
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
 from millpond.wire.kafka.api import ApiKey, ErrorCode

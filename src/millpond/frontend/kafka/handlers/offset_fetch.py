@@ -10,7 +10,7 @@ from uuid import UUID
 
 from millpond.base.errors import MillpondError, NotCoordinator
 from millpond.engine.api import Engine
-from millpond.engine.groups import CommittedOffset
+from millpond.engine.coordinators.groups import CommittedOffset
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import code_for
 from millpond.frontend.kafka.handler import (

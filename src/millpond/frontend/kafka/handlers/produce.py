@@ -23,7 +23,7 @@ from millpond.base.errors import (
     RequestTimedOut,
 )
 from millpond.engine.api import Partition
-from millpond.engine.transactions import Admission, Place
+from millpond.engine.coordinators.transactions import Admission, Place
 from millpond.frontend.kafka.admission import admission_of, check_admitted
 from millpond.frontend.kafka.convert import leader_hint, node_endpoints
 from millpond.frontend.kafka.errors import code_of

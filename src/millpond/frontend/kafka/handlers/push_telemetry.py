@@ -4,7 +4,7 @@ from functools import partial
 from uuid import UUID
 
 from millpond.base.errors import MillpondError
-from millpond.engine.telemetry import unpacked_size
+from millpond.engine.limits.telemetry import unpacked_size
 from millpond.frontend.kafka.convert import client_words
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import (

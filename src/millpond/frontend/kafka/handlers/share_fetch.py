@@ -10,7 +10,7 @@ from uuid import UUID
 
 from millpond.base import limits
 from millpond.base.errors import InvalidRequest, MillpondError, NotCoordinator
-from millpond.engine.share import HandedOut, ShareWaiter
+from millpond.engine.share.share_groups import HandedOut, ShareWaiter
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import (
     Context,

@@ -2,7 +2,7 @@
 
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Engine
-from millpond.engine.share import ShareMember, ShareState
+from millpond.engine.share.share_groups import ShareMember, ShareState
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import GROUP_OPERATIONS
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode

@@ -1,6 +1,6 @@
 """ShareGroupHeartbeat (KIP-932): join, stay in and leave a share group."""
 
-from millpond.engine.share import Assignment, ShareHeartbeat
+from millpond.engine.share.share_groups import Assignment, ShareHeartbeat
 from millpond.frontend.kafka.groups import client_host
 from millpond.frontend.kafka.handler import (
     Context,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Engine
-from millpond.engine.groups import StreamsMemberDescription
+from millpond.engine.coordinators.groups import StreamsMemberDescription
 from millpond.frontend.kafka.convert import NOT_ASKED
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import GROUP_OPERATIONS

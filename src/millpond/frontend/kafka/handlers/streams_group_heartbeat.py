@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from millpond.base.errors import InvalidRequest, InvalidTopicName, InvalidTopology, MillpondError
-from millpond.engine.groups import StreamsHeartbeat, StreamsHeartbeatAnswer
+from millpond.engine.coordinators.groups import StreamsHeartbeat, StreamsHeartbeatAnswer
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import client_host, when_durable
 from millpond.frontend.kafka.handler import (

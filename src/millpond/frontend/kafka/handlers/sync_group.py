@@ -1,7 +1,7 @@
 """SyncGroup: the leader brings the plan, everyone takes a part. The answer may take a while."""
 
 from millpond.base.errors import InconsistentGroupProtocol
-from millpond.engine.groups import Sync, SyncAnswer
+from millpond.engine.coordinators.groups import Sync, SyncAnswer
 from millpond.frontend.kafka.groups import code_for
 from millpond.frontend.kafka.handler import (
     Context,

@@ -2,8 +2,8 @@
 
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Engine
-from millpond.engine.groups import CommittedOffset, PendOffsets
-from millpond.engine.transactions import COMMIT_JOINS_FROM, refusal_of_commit
+from millpond.engine.coordinators.groups import CommittedOffset, PendOffsets
+from millpond.engine.coordinators.transactions import COMMIT_JOINS_FROM, refusal_of_commit
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import code_for
 from millpond.frontend.kafka.handler import (

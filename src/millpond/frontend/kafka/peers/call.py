@@ -20,7 +20,7 @@ from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
 AnswerT = TypeVar("AnswerT")
 
 
-class Lane(Enum):
+class ConnectionKind(Enum):
     """A connection of its own for each purpose: answers come in order, and what may wait long is not to be
     in the way of what must not wait."""
 
@@ -49,7 +49,7 @@ class PeerCall(Generic[AnswerT]):
     version: int
     to_wire: Callable[[Any], object]
     from_wire: Callable[[Any, Any], AnswerT]
-    lane: Lane = Lane.CONTROL
+    lane: ConnectionKind = ConnectionKind.CONTROL
     # Where it is not the newest itself.
     oldest: int | None = None
 

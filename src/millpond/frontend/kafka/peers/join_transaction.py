@@ -9,7 +9,7 @@ from operator import attrgetter
 from millpond.base.errors import MillpondError
 from millpond.base.ids import TopicPartition
 from millpond.engine.peers import JoinTransaction
-from millpond.frontend.kafka.peers.call import Lane, PeerCall, raise_refusal, refusal_of
+from millpond.frontend.kafka.peers.call import ConnectionKind, PeerCall, raise_refusal, refusal_of
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -52,5 +52,5 @@ CALL = PeerCall(
     version=5,
     to_wire=to_wire,
     from_wire=from_wire,
-    lane=Lane.TRANSACTIONS,
+    lane=ConnectionKind.TRANSACTIONS,
 )

@@ -1,7 +1,7 @@
 """``NodeHeartbeat`` as Kafka's BrokerHeartbeat."""
 
 from millpond.engine.peers import HeartbeatAnswer, NodeHeartbeat
-from millpond.frontend.kafka.peers.call import Lane, PeerCall, raise_refusal
+from millpond.frontend.kafka.peers.call import ConnectionKind, PeerCall, raise_refusal
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
@@ -59,7 +59,7 @@ CALL = PeerCall(
     kind=NodeHeartbeat,
     api_key=ApiKey.BROKER_HEARTBEAT,
     version=1,
-    lane=Lane.HEARTBEATS,
+    lane=ConnectionKind.HEARTBEATS,
     to_wire=to_wire,
     from_wire=from_wire,
 )

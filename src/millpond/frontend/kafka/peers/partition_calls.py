@@ -6,7 +6,7 @@ All are answered as a client is: ``handlers/list_offsets.py``, ``handlers/produc
 from millpond.base.errors import InvalidRequest
 from millpond.base.ids import Offset
 from millpond.engine.peers import AppendBatch, FindOffset, ReadReplica
-from millpond.frontend.kafka.peers.call import Lane, PeerCall, raise_refusal
+from millpond.frontend.kafka.peers.call import ConnectionKind, PeerCall, raise_refusal
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.messages.fetch import (
     FetchPartition,
@@ -100,7 +100,7 @@ CALLS = (
         version=9,
         to_wire=find_to_wire,
         from_wire=find_from_wire,
-        lane=Lane.RECORDS,
+        lane=ConnectionKind.RECORDS,
     ),
     PeerCall(
         kind=AppendBatch,
@@ -108,7 +108,7 @@ CALLS = (
         version=13,
         to_wire=append_to_wire,
         from_wire=append_from_wire,
-        lane=Lane.RECORDS,
+        lane=ConnectionKind.RECORDS,
     ),
     PeerCall(
         kind=ReadReplica,
@@ -116,6 +116,6 @@ CALLS = (
         version=17,
         to_wire=read_to_wire,
         from_wire=read_from_wire,
-        lane=Lane.REPAIRS,
+        lane=ConnectionKind.REPAIRS,
     ),
 )

@@ -21,18 +21,18 @@ from millpond.engine.peers import (
     QueueDecision,
     RelayCollect,
     RelayWishes,
-    SendWishes,
+    SendQueueRequests,
     TellPressure,
 )
-from millpond.engine.queue_letters import (
+from millpond.engine.queues.remote.queue_messages import (
     decode_error,
     decode_letters,
     encode_error,
     encode_letters,
 )
-from millpond.frontend.kafka.peers.call import Lane, PeerCall, raise_refusal
-from millpond.queue.commands import Asker, Command
-from millpond.queue.facts import KINDS, Queue, decode_fact, encode_fact
+from millpond.frontend.kafka.peers.call import ConnectionKind, PeerCall, raise_refusal
+from millpond.rabbit.commands import Command, Principal
+from millpond.rabbit.records import KINDS, Queue, decode_fact, encode_fact
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
@@ -49,7 +49,7 @@ class _Kind:
     """One kind of question: its bytes and its answer's, there and back."""
 
     kind: type[PeerRequest[Any]]
-    lane: Lane
+    lane: ConnectionKind
     to_table: Callable[[Any], Table]
     from_table: Callable[[Table], PeerRequest[Any]]
     answer_to_table: Callable[[Any], Table]
@@ -141,9 +141,9 @@ def _read(name: str, type_: str, value: Any) -> Any:
     return value
 
 
-def _asker(values: dict[str, Any]) -> Asker:
+def _asker(values: dict[str, Any]) -> Principal:
     scopes = values.get("scopes")
-    return Asker(**{**values, "scopes": None if scopes is None else tuple(map(str, scopes))})
+    return Principal(**{**values, "scopes": None if scopes is None else tuple(map(str, scopes))})
 
 
 def _decision_to_table(decision: QueueDecision) -> Table:
@@ -187,7 +187,7 @@ def _nothing(_answer: object) -> Table:
     return {}
 
 
-def _wishes_to_table(one: SendWishes) -> Table:
+def _wishes_to_table(one: SendQueueRequests) -> Table:
     return {
         "node": one.node_id,
         "life": one.life,
@@ -197,8 +197,8 @@ def _wishes_to_table(one: SendWishes) -> Table:
     }
 
 
-def _wishes(table: Table) -> SendWishes:
-    return SendWishes(
+def _wishes(table: Table) -> SendQueueRequests:
+    return SendQueueRequests(
         node_id=_int(table["node"]),
         life=str(table["life"]),
         session=_int(table["session"]),
@@ -230,7 +230,7 @@ def _collect(table: Table) -> CollectEvents:
 _ALL = (
     _Kind(
         kind=DecideOnQueues,
-        lane=Lane.QUEUE_COMMANDS,
+        lane=ConnectionKind.QUEUE_COMMANDS,
         to_table=lambda one: {
             "node": one.node_id,
             "life": one.life,
@@ -245,8 +245,8 @@ _ALL = (
         answer_from_table=_decision,
     ),
     _Kind(
-        kind=SendWishes,
-        lane=Lane.QUEUE_WISHES,
+        kind=SendQueueRequests,
+        lane=ConnectionKind.QUEUE_WISHES,
         to_table=_wishes_to_table,
         from_table=_wishes,
         answer_to_table=_nothing,
@@ -254,7 +254,7 @@ _ALL = (
     ),
     _Kind(
         kind=CollectEvents,
-        lane=Lane.QUEUE_EVENTS,
+        lane=ConnectionKind.QUEUE_EVENTS,
         to_table=_collect_to_table,
         from_table=_collect,
         answer_to_table=lambda events: {"events": encode_letters(events)},
@@ -262,7 +262,7 @@ _ALL = (
     ),
     _Kind(
         kind=RelayWishes,
-        lane=Lane.RELAYED_WISHES,
+        lane=ConnectionKind.RELAYED_WISHES,
         to_table=lambda one: {"to": one.to, "wishes": _wishes_to_table(one.wishes)},
         from_table=lambda table: RelayWishes(
             to=_int(table["to"]), wishes=_wishes(cast("Table", table["wishes"]))
@@ -272,7 +272,7 @@ _ALL = (
     ),
     _Kind(
         kind=RelayCollect,
-        lane=Lane.RELAYED_EVENTS,
+        lane=ConnectionKind.RELAYED_EVENTS,
         to_table=lambda one: {"to": one.to, "collect": _collect_to_table(one.collect)},
         from_table=lambda table: RelayCollect(
             to=_int(table["to"]), collect=_collect(cast("Table", table["collect"]))
@@ -282,7 +282,7 @@ _ALL = (
     ),
     _Kind(
         kind=PassReply,
-        lane=Lane.QUEUE_WISHES,
+        lane=ConnectionKind.QUEUE_WISHES,
         to_table=lambda one: {"key": one.key, "batch": one.batch},
         from_table=lambda table: PassReply(key=str(table["key"]), batch=_bytes(table["batch"])),
         answer_to_table=_nothing,
@@ -290,7 +290,7 @@ _ALL = (
     ),
     _Kind(
         kind=ListClients,
-        lane=Lane.QUEUE_WISHES,
+        lane=ConnectionKind.QUEUE_WISHES,
         to_table=lambda one: {"what": one.what},
         from_table=lambda table: ListClients(what=str(table["what"])),
         answer_to_table=lambda rows: {"rows": rows},
@@ -298,7 +298,7 @@ _ALL = (
     ),
     _Kind(
         kind=CloseConnections,
-        lane=Lane.QUEUE_WISHES,
+        lane=ConnectionKind.QUEUE_WISHES,
         to_table=lambda one: {"names": list(one.names), "reason": one.reason},
         from_table=lambda table: CloseConnections(
             names=_texts(table["names"]), reason=str(table["reason"])
@@ -308,7 +308,7 @@ _ALL = (
     ),
     _Kind(
         kind=TellPressure,
-        lane=Lane.QUEUE_WISHES,
+        lane=ConnectionKind.QUEUE_WISHES,
         to_table=lambda one: {"node": one.node_id, "low": list(one.low_on)},
         from_table=lambda table: TellPressure(
             node_id=_int(table["node"]), low_on=_texts(table["low"])

@@ -1,7 +1,8 @@
 """``ReplicaFetch`` as Kafka's Fetch with a replica's state; ``handlers/fetch.py`` brings it here.
 
-Its session is the engine's (``engine/follower_talk.py``, ``engine/follower_sessions.py``): both sides keep
-what was said, and here it is only put into words.
+Its session is the engine's (``engine/replication/follower_fetch_session.py``,
+``engine/replication/follower_sessions.py``): both sides keep what was said, and here it is only put into
+words.
 """
 
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from millpond.base.errors import MillpondError
 from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead, ReplicaReads
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Payload
-from millpond.frontend.kafka.peers.call import Lane, PeerCall, raise_refusal, refusal_of
+from millpond.frontend.kafka.peers.call import ConnectionKind, PeerCall, raise_refusal, refusal_of
 from millpond.wire.kafka import fetch as wire
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
@@ -113,7 +114,7 @@ CALL = PeerCall(
     oldest=17,
     to_wire=to_wire,
     from_wire=from_wire,
-    lane=Lane.REPLICAS,
+    lane=ConnectionKind.REPLICAS,
 )
 
 

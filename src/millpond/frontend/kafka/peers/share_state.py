@@ -20,7 +20,7 @@ from millpond.engine.peers import (
     SummarizeShareState,
     WriteShareState,
 )
-from millpond.frontend.kafka.peers.call import Lane, PeerCall, raise_refusal
+from millpond.frontend.kafka.peers.call import ConnectionKind, PeerCall, raise_refusal
 from millpond.group.share_records import ShareKey, StateBatch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages import delete_share_group_state as deleting
@@ -57,7 +57,7 @@ class ShareStateApi:
             version=self.version,
             to_wire=self._to_wire,
             from_wire=self._from_wire,
-            lane=Lane.TRANSACTIONS,
+            lane=ConnectionKind.TRANSACTIONS,
         )
 
     def questions(self, message: Any) -> Iterator[PeerRequest[Any]]:
@@ -263,7 +263,7 @@ LIST = PeerCall(
         group_id=question.group_id
     ),
     from_wire=_list_from_wire,
-    lane=Lane.TRANSACTIONS,
+    lane=ConnectionKind.TRANSACTIONS,
 )
 
 CALLS = (*(api.call() for api in APIS), LIST)

@@ -7,7 +7,7 @@ from operator import attrgetter
 from millpond.base.errors import MillpondError
 from millpond.base.ids import TopicPartition
 from millpond.engine.peers import TransactionMarker, WriteMarkers
-from millpond.frontend.kafka.peers.call import Lane, PeerCall, refusal_of
+from millpond.frontend.kafka.peers.call import ConnectionKind, PeerCall, refusal_of
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -56,5 +56,5 @@ CALL = PeerCall(
     version=2,
     to_wire=to_wire,
     from_wire=from_wire,
-    lane=Lane.TRANSACTIONS,
+    lane=ConnectionKind.TRANSACTIONS,
 )

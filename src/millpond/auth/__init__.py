@@ -1,0 +1,1 @@
+"""What a token or a user's permissions allow: pure functions of names, patterns and scopes."""

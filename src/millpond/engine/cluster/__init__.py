@@ -1,0 +1,1 @@
+"""This node and the controller: registration, heartbeats, elections, administration."""

@@ -1,0 +1,118 @@
+"""The way from this node to the controller, wherever that is: a call of our own desk, or of a peer's.
+
+The controller may change at any moment, so a question is asked again, of whoever leads by then, until it is
+answered or its time is up. A question to a node that leads no longer is not waited for: that node may be cut
+off or stopped, and would not say so. What was asked may have been done already when it is asked again: each
+question of ``engine/peers.py`` that goes here can bear that.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from millpond.base import limits
+from millpond.base.errors import MillpondError, NotController, PeerUnreachable, RequestTimedOut
+from millpond.base.ids import NodeId
+from millpond.engine.peers import PeerHandlers, PeerRequest, Peers
+
+AnswerT = TypeVar("AnswerT")
+
+_TRY_AGAIN = (NotController, PeerUnreachable, RequestTimedOut)
+
+
+class ControllerLink:
+    """``leader`` names the node that leads the quorum, as far as is known here; ``leader_changed`` waits
+    until it is another than the one given.
+    """
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        desk: PeerHandlers,
+        peers: Peers | None,
+        leader: Callable[[], NodeId | None],
+        leader_changed: Callable[[NodeId | None], Awaitable[None]],
+    ) -> None:
+        self._node_id = node_id
+        self._desk = desk
+        self._peers = peers
+        self._leader = leader
+        self._leader_changed = leader_changed
+
+    async def call(
+        self,
+        request: PeerRequest[AnswerT],
+        *,
+        timeout_ms: int = limits.CONTROLLER_WAIT_MS_MAX,
+        attempt_ms: int | None = None,
+    ) -> AnswerT:
+        """The controller's answer. Raises what it refuses with; ``NotController`` or ``PeerUnreachable`` when
+        none could be had in time. One that does not answer within ``attempt_ms`` may not be it any more, and
+        whoever is then is asked.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        pause_ms = limits.CONTROLLER_RETRY_MS_MIN
+        while True:
+            left_ms = max(1, round((deadline - loop.time()) * 1000))
+            try:
+                return await self._try(request, min(left_ms, attempt_ms or left_ms))
+            except _TRY_AGAIN as refused:
+                if loop.time() + pause_ms / 1000 >= deadline:
+                    raise _late(request, timeout_ms, refused) from refused
+            if await self._pause(pause_ms):
+                # A leader decides a moment after it was elected.
+                pause_ms = limits.CONTROLLER_RETRY_MS_MIN
+            else:
+                pause_ms = min(2 * pause_ms, limits.CONTROLLER_RETRY_MS_MAX)
+
+    async def _try(self, request: PeerRequest[AnswerT], timeout_ms: int) -> AnswerT:
+        leader = self._leader()
+        if leader == self._node_id:
+            return await self._desk.answer(request)
+        if leader is None:
+            raise NotController("no controller is known")
+        if self._peers is None:
+            raise PeerUnreachable(f"node {leader} is the controller, and this node has no peers")
+        return await self._ask(leader, self._peers, request, timeout_ms)
+
+    async def _ask(
+        self, leader: NodeId, peers: Peers, request: PeerRequest[AnswerT], timeout_ms: int
+    ) -> AnswerT:
+        """The leader's answer, unless somebody else leads before it has come."""
+        asking = asyncio.ensure_future(peers.call(leader, request, timeout_ms=timeout_ms))
+        moving = asyncio.ensure_future(self._leader_changed(leader))
+        try:
+            await asyncio.wait([asking, moving], return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                return asking.result()
+            moving.result()
+        finally:
+            asking.cancel()
+            _drop(moving)
+        raise NotController(f"node {leader} leads no longer")
+
+    async def _pause(self, pause_ms: int) -> bool:
+        """For so long, or until another node leads; whether one does."""
+        moving = asyncio.ensure_future(self._leader_changed(self._leader()))
+        try:
+            await asyncio.wait([moving], timeout=pause_ms / 1000)
+            if moving.done():
+                moving.result()
+                return True
+        finally:
+            _drop(moving)
+        return False
+
+
+def _drop(task: "asyncio.Future[None]") -> None:
+    """Nobody waits for it any more; if it failed meanwhile, the caller fails for the same reason."""
+    task.cancel()
+    if task.done() and not task.cancelled():
+        task.exception()
+
+
+def _late(request: PeerRequest[AnswerT], timeout_ms: int, last: MillpondError) -> MillpondError:
+    return type(last)(
+        f"the controller did not answer {type(request).__name__} within {timeout_ms} ms: {last}"
+    )

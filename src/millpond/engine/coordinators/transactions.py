@@ -1,0 +1,562 @@
+"""Hosts the transactions of this node: decide, append, apply, write the markers, answer.
+
+The state machine is ``txn.coordinator``; its facts live in ``__transaction_state``, one partition for each
+transactional id by the hash of its name. This node coordinates the ids of the partitions it leads, with one
+state machine for each (``engine.shards``). A transaction whose outcome is in the log for good is *ended*
+(``engine.endings``): every partition gets a marker, then comes the fact that it is complete. On one node with
+the flush policy ``os`` all of that has happened when a verb returns. What a crash, a full disk or a change of
+leaders interrupts is done again, from the outcome alone: when the partition is read, or a little later.
+
+Partitions ask before they take the first write of a transaction (``engine.admission``). A node that is alone
+asks itself in passing, and at its start looks for transactions that partitions hold open and nobody
+coordinates (a machine that lost power may have kept the data and lost the fact), and aborts them, so that no
+reader of committed data waits for ever.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from millpond.base.errors import (
+    BatchTooLarge,
+    ConcurrentTransactions,
+    CoordinatorNotAvailable,
+    InvalidRequest,
+    MarkerFenced,
+    MillpondError,
+    NotCoordinator,
+    NotLeader,
+    ProducerFenced,
+    TransactionalIdMissing,
+    TransactionNotFound,
+)
+from millpond.base.ids import NodeId
+from millpond.engine.coordinators.shards import Durable, Shard, Shards
+from millpond.engine.coordinators.transaction_handlers import TransactionHandlers, flushed
+from millpond.engine.coordinators.transaction_log import abort_orphans, read_partition
+from millpond.engine.coordinators.txn_completion import TxnCompletion
+from millpond.engine.partitions.txn_admission import (
+    COMMIT_JOINS_FROM,
+    PRODUCE_JOINS_FROM,
+    Admission,
+    Passes,
+    Write,
+    check_beginning,
+    refusal_of_commit,
+    refusal_of_write,
+    without_pass,
+)
+from millpond.engine.peers import JoinTransaction, WriteMarkers
+from millpond.group.offsets import partition_for
+from millpond.metadata.controller import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from millpond.metadata.image import Image
+from millpond.record.batch import BatchHeader
+from millpond.record.builder import build_batch
+from millpond.record.control import EndTxnMarker
+from millpond.replication.partition import Partition
+from millpond.txn import records
+from millpond.txn.coordinator import TransactionCoordinator
+from millpond.txn.messages import (
+    AbortOverdue,
+    AddPartitions,
+    Command,
+    EndTransaction,
+    ForgetIdle,
+    Identity,
+    InitProducer,
+    MarkersWritten,
+    NeedsProducerId,
+    TransactionSettings,
+)
+from millpond.txn.records import Place, Status, TransactionRecord, TransactionStored
+
+if TYPE_CHECKING:
+    from millpond.engine.node.node import Engine
+
+__all__ = [
+    "COMMIT_JOINS_FROM",
+    "PRODUCE_JOINS_FROM",
+    "AddPartitions",
+    "Admission",
+    "EndTransaction",
+    "Identity",
+    "InitProducer",
+    "NeedsProducerId",
+    "Place",
+    "Status",
+    "TransactionStored",
+    "Transactions",
+    "Write",
+    "refusal_of_commit",
+    "refusal_of_write",
+]
+
+log = logging.getLogger(__name__)
+
+AnswerT = TypeVar("AnswerT")
+
+
+class Transactions:
+    """The transactional ids this node coordinates, and the markers in the partitions it leads."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._settings = TransactionSettings()
+        self._shards = Shards(engine, TRANSACTIONS_TOPIC, self)
+        self._endings = TxnCompletion(engine, self.write_marker, self._complete)
+        self._passes = Passes()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._running = False
+        self._desk = desk = TransactionHandlers(self)
+        engine.desk.serve(WriteMarkers, desk.on_write_markers)
+        engine.desk.serve(JoinTransaction, desk.on_join)
+
+    # --- life --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Read the facts back, end what was decided, begin to watch the clock. Groups have started."""
+        setting = self._engine.broker_setting
+        self._settings = TransactionSettings(
+            timeout_ms_max=setting("transaction.max.timeout.ms"),
+            expiration_ms=setting("transactional.id.expiration.ms"),
+        )
+        self._running = True
+        self._shards.start()
+        if self.is_ready:
+            count = sum(1 for _ in self._known())
+            log.info("transactions: %d read from %s", count, TRANSACTIONS_TOPIC)
+        abort_orphans(self._engine, self._known())
+        self._engine.observe(self._on_image)
+        self._plan("overdue", "transaction.abort.timed.out.transaction.cleanup.interval.ms")
+        self._plan("idle", "transaction.remove.expired.transaction.cleanup.interval.ms")
+
+    def stop(self) -> None:
+        """Decide nothing more. What is prepared is ended at the next start, or by somebody else."""
+        self._running = False
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._endings.stop()
+        self._shards.stop()
+
+    # --- shards ------------------------------------------------------------------------------------
+
+    def new_state(self, index: int) -> TransactionCoordinator:
+        """A state machine for the transactional ids of one partition."""
+        del index
+        return TransactionCoordinator(self._settings)
+
+    def read_shard(self, state: TransactionCoordinator, partition: Partition) -> Iterator[int]:
+        """Give the state machine what the log says."""
+        return read_partition(partition, state, self._engine.repairs.may_come_back)
+
+    def shard_loaded(self, index: int, state: TransactionCoordinator) -> None:
+        """End what was decided before, here or by another coordinator, once that is for good."""
+        prepared = list(state.prepared())
+        if prepared:
+            log.info("transactions: ending %d that were decided before", len(prepared))
+        shard = self._shards.own(index)
+        durable = self._shards.settled(shard)
+        for transactional_id in prepared:
+            self._end_when(durable, shard, transactional_id)
+
+    def shard_dropped(self, index: int, state: TransactionCoordinator) -> None:
+        """Whoever reads the partition next ends what is decided."""
+        del index
+        for transactional_id in state.transactions:
+            self._endings.drop(transactional_id)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether ``__transaction_state`` is there; ``prepare`` makes it."""
+        return TRANSACTIONS_TOPIC in self._engine.image.topics
+
+    async def prepare(self) -> None:
+        """Make ``__transaction_state`` if this is the first time that it is needed."""
+        await self._engine.ensure_topic(TRANSACTIONS_TOPIC)
+
+    # --- what producers ask ------------------------------------------------------------------------
+
+    async def init(self, command: InitProducer) -> Identity:
+        """Give the transactional id to the asker, fence everyone before it, end what they left open."""
+        if not self.is_ready:
+            await self.prepare()
+        while True:
+            try:
+                answer, durable = self._perform(command)
+            except NeedsProducerId:
+                command = replace(command, fresh_producer_id=await self._engine.new_producer_id())
+                continue
+            await flushed(durable)
+            if answer is not None:
+                return answer
+            known = self._find(command.transactional_id)
+            if known is not None and known.is_prepared:
+                raise ConcurrentTransactions(
+                    f"the open transaction of {command.transactional_id!r} is being aborted; "
+                    "try again"
+                )
+
+    def add_partitions(self, command: AddPartitions) -> Durable:
+        """Let the transaction write to these partitions. Raises why not."""
+        return self._perform(command)[1]
+
+    def check_partition(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, place: Place
+    ) -> None:
+        """May the producer write there in its transaction? Raises why not."""
+        self._shard(transactional_id).state.check_writes(
+            transactional_id, producer_id, producer_epoch, place
+        )
+
+    def settled(self, transactional_id: str) -> Durable:
+        """When what this node says of the transactional id now holds for good; None if it does."""
+        return self._shards.settled(self._shard(transactional_id))
+
+    def coordinator_of(self, transactional_id: str) -> NodeId:
+        """The node that keeps a transactional id; -1 if there is none now."""
+        return self._shards.leader(transactional_id)
+
+    def end(self, command: EndTransaction) -> tuple[Identity, Durable]:
+        """Commit or abort; what the producer goes on with, and when the outcome is durable.
+
+        Raises why not, or ``NeedsProducerId``: then ``end_with_new_id`` does it.
+        """
+        return self._perform(command)
+
+    async def end_with_new_id(self, command: EndTransaction) -> Identity:
+        """``end`` for a producer whose epochs are used up."""
+        fresh = await self._engine.new_producer_id()
+        identity, durable = self._perform(replace(command, fresh_producer_id=fresh))
+        await flushed(durable)
+        return identity
+
+    # --- what partitions ask -----------------------------------------------------------------------
+
+    @property
+    def asks_first(self) -> bool:
+        """Whether writes of transactions need an ``admission`` before they are appended."""
+        return self._engine.peers is not None and len(self._engine.image.brokers) > 1
+
+    def admission(
+        self, transactional_id: str, writes: Sequence[Write], *, joins: bool
+    ) -> Admission | None:
+        """The question that must be asked before these writes; None if there is nothing to ask."""
+        unknown = [write for write in writes if not write.is_open]
+        if not unknown:
+            return None
+        return Admission(
+            self._engine,
+            self._passes,
+            transactional_id,
+            unknown,
+            joins=joins,
+            ask_here=self._desk.on_join,
+        )
+
+    def admit(
+        self,
+        partition: Partition,
+        header: BatchHeader,
+        transactional_id: str | None,
+        *,
+        produce_version: int,
+    ) -> Durable:
+        """A transactional batch is about to be appended: check its transaction, or join it.
+
+        Raises what a producer of this version understands. The future, if any, is about the fact that the
+        partition is now part of the transaction.
+        """
+        if transactional_id is None:
+            raise TransactionalIdMissing("a transactional batch came without a transactional id")
+        joins = produce_version >= PRODUCE_JOINS_FROM
+        durable: Durable = None
+        write = Write(partition, header.producer_id, header.producer_epoch)
+        if self.asks_first:
+            if not write.is_open and not self._passes.take(write):
+                raise without_pass(write)
+        else:
+            try:
+                durable = self._admit(transactional_id, write, joins=joins)
+            except MillpondError as error:
+                raise refusal_of_write(error, produce_version) from None
+        if joins and header.base_sequence > 0:
+            check_beginning(partition, header)
+        return durable
+
+    def admit_offsets(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        group_id: str,
+        *,
+        commit_version: int,
+    ) -> Durable:
+        """A group's positions are about to be committed in a transaction; as ``admit``."""
+        write = self.offsets_write(group_id, producer_id, producer_epoch)
+        if self.asks_first:
+            if not write.is_open and not self._passes.take(write):
+                raise ConcurrentTransactions("the transaction has ended meanwhile; try again")
+            return None
+        try:
+            return self._admit(transactional_id, write, joins=commit_version >= COMMIT_JOINS_FROM)
+        except MillpondError as error:
+            raise refusal_of_commit(error, commit_version) from None
+
+    def offsets_write(self, group_id: str, producer_id: int, producer_epoch: int) -> Write:
+        """What a commit of a group's positions writes, as a transaction sees it."""
+        partition = self._engine.partition(
+            OFFSETS_TOPIC, self._engine.groups.partition_of(group_id)
+        )
+        return Write(partition, producer_id, producer_epoch)
+
+    def _admit(self, transactional_id: str, write: Write, *, joins: bool) -> Durable:
+        known = self._find(transactional_id)
+        if (
+            known is not None
+            and known.status is Status.ONGOING
+            and known.producer_id == write.producer_id
+            and known.producer_epoch == write.producer_epoch
+            and write.place in known.partitions
+        ):
+            return None
+        if not joins:
+            self.check_partition(transactional_id, *write[1:], write.place)
+        return self.add_partitions(
+            AddPartitions(
+                transactional_id=transactional_id,
+                producer_id=write.producer_id,
+                producer_epoch=write.producer_epoch,
+                partitions=frozenset({write.place}),
+                client_version=2,
+            )
+        )
+
+    # --- markers -----------------------------------------------------------------------------------
+
+    def write_marker(
+        self,
+        place: Place,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+    ) -> Durable:
+        """End a producer's transaction in one partition that this node leads. Raises why not."""
+        topic, index = place
+        marker = EndTxnMarker(committed=committed, coordinator_epoch=coordinator_epoch)
+        batch = marker.build(
+            timestamp=self._engine.clock.now_ms(),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )
+        durable = self._engine.append(topic, index, batch, acks=-1, internal=True).durable
+        self._passes.revoke(place, producer_id)
+        if topic == OFFSETS_TOPIC:
+            self._engine.groups.end_transaction(index, producer_id, committed=committed)
+        return durable
+
+    def check_abort(
+        self, place: Place, *, producer_id: int, producer_epoch: int, coordinator_epoch: int
+    ) -> bool:
+        """Return whether there is something that an administrator may abort; raise why it may not be.
+
+        A producer that is not known there has nothing to abort: as in Kafka that is no error, and no marker
+        is written, which could shut out a producer that gets this id later. The marker must not shut out the
+        producer by an epoch that was never given out, nor the coordinator by one that is above the last one
+        seen from it in this partition (which DescribeProducers tells).
+        """
+        producer = self._engine.partition(*place).log.producers.producers.get(producer_id)
+        if producer is None:
+            return False
+        if producer_epoch != producer.epoch:
+            raise ProducerFenced(
+                f"producer {producer_id} is at epoch {producer.epoch} in {place[0]}-{place[1]}, not at "
+                f"{producer_epoch}"
+            )
+        seen = max(producer.coordinator_epoch, 0)
+        if coordinator_epoch > seen:
+            raise MarkerFenced(
+                f"the last coordinator that ended a transaction of producer {producer_id} in "
+                f"{place[0]}-{place[1]} was at epoch {seen}; {coordinator_epoch} would shut it out"
+            )
+        return True
+
+    # --- looking -----------------------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> TransactionStored:
+        """One transactional id as it is now. Raises ``TransactionNotFound``."""
+        self._check_running()
+        if not transactional_id:
+            raise InvalidRequest("a transactional id must not be empty")
+        known = self._shard(transactional_id).state.transactions.get(transactional_id)
+        if known is None:
+            raise TransactionNotFound(f"there is no transactional id {transactional_id!r}")
+        return known
+
+    def list(
+        self,
+        *,
+        statuses: Collection[Status] = (),
+        producer_ids: Collection[int] = (),
+        open_ms_min: int = -1,
+        matches: Callable[[str], object | None] | None = None,
+    ) -> Iterator[TransactionStored]:
+        """Transactional ids that pass every filter that is given."""
+        self._check_running()
+        now_ms = self._engine.clock.now_ms()
+        for known in self._known():
+            if statuses and known.status not in statuses:
+                continue
+            if producer_ids and known.producer_id not in producer_ids:
+                continue
+            # As in Kafka, one that has never been open has been so for ever.
+            if open_ms_min >= 0 and now_ms - known.started_ms <= open_ms_min:
+                continue
+            if matches is not None and matches(known.transactional_id) is None:
+                continue
+            yield known
+
+    # --- carrying out ------------------------------------------------------------------------------
+
+    def _perform(self, command: Command[AnswerT]) -> tuple[AnswerT, Durable]:
+        shard = self._shard(command.transactional_id)
+        decision = shard.state.decide(command, self._engine.clock.now_ms())
+        if decision.record is None:
+            return decision.answer, self._shards.settled(shard)
+        durable = self._append(shard, decision.record)
+        shard.state.apply(decision.record)
+        if isinstance(decision.record, TransactionStored) and decision.record.is_prepared:
+            self._end_when(durable, shard, command.transactional_id)
+        return decision.answer, durable
+
+    def _append(self, shard: Shard[TransactionCoordinator], fact: TransactionRecord) -> Durable:
+        key, value = records.encode(fact)
+        batch = build_batch([(self._engine.clock.now_ms(), key, value, ())])
+        try:
+            appended = self._engine.append_to(
+                shard.partition, batch, acks=-1, produce_version=13, internal=True
+            )
+        except (BatchTooLarge, InvalidRequest):
+            raise
+        except MillpondError as error:
+            log.warning(
+                "transaction=%s: its state could not be written: %s", fact.transactional_id, error
+            )
+            kind = NotCoordinator if isinstance(error, NotLeader) else CoordinatorNotAvailable
+            raise kind(str(error)) from error
+        return self._shards.guard(shard, appended.durable)
+
+    def _end_when(
+        self, durable: Durable, shard: Shard[TransactionCoordinator], transactional_id: str
+    ) -> None:
+        """Write the markers once the outcome is in the log for good."""
+
+        def end(done: "asyncio.Future[None] | None" = None) -> None:
+            known = shard.state.transactions.get(transactional_id)
+            if done is not None and (done.cancelled() or done.exception() is not None):
+                return
+            if known is None or not known.is_prepared:
+                return
+            if self._shards.find(shard.partition.index) is shard.state:
+                self._endings.begin(known, shard.epoch)
+
+        if durable is None:
+            end()
+        else:
+            durable.add_done_callback(end)
+
+    def _complete(self, transactional_id: str) -> bool:
+        """Every marker is written: say so; was that possible?"""
+        try:
+            self._perform(MarkersWritten(transactional_id=transactional_id))
+        except MillpondError:
+            return False
+        return True
+
+    # --- looking up --------------------------------------------------------------------------------
+
+    def _shard(self, transactional_id: str) -> Shard[TransactionCoordinator]:
+        """Where the id is kept. Raises ``NotCoordinator``, ``CoordinatorLoadInProgress``."""
+        self._check_running()
+        count = self._shards.count
+        if not count:
+            raise NotCoordinator(f"{TRANSACTIONS_TOPIC} has not been made yet")
+        return self._shards.get(partition_for(transactional_id, count))
+
+    def _find(self, transactional_id: str) -> TransactionStored | None:
+        """A transactional id that this node coordinates."""
+        count = self._shards.count
+        state = self._shards.find(partition_for(transactional_id, count)) if count else None
+        return None if state is None else state.transactions.get(transactional_id)
+
+    def _known(self) -> Iterator[TransactionStored]:
+        for _index, state in self._shards:
+            yield from state.transactions.values()
+
+    # --- time --------------------------------------------------------------------------------------
+
+    def _plan(self, what: str, setting: str) -> None:
+        def on_time() -> None:
+            if what == "overdue":
+                self.abort_overdue()
+            else:
+                self.forget_idle()
+            self._plan(what, setting)
+
+        interval_ms = self._engine.broker_setting(setting)
+        loop = asyncio.get_running_loop()
+        self._timers[what] = loop.call_later(interval_ms / 1000, on_time)
+
+    def abort_overdue(self) -> None:
+        """Abort transactions whose producers have been silent for longer than they allowed themselves."""
+        now_ms = self._engine.clock.now_ms()
+        overdue = [
+            state.transactions[name] for _, state in self._shards for name in state.overdue(now_ms)
+        ]
+        for known in overdue:
+            transactional_id = known.transactional_id
+            log.warning(
+                "transaction=%s producer=%d epoch=%d: open for more than %d ms; aborting it",
+                transactional_id,
+                known.producer_id,
+                known.producer_epoch,
+                known.timeout_ms,
+            )
+            self._perform_or_leave(AbortOverdue(transactional_id=transactional_id))
+
+    def forget_idle(self) -> None:
+        """Drop transactional ids that nobody has used for the expiration time."""
+        now_ms = self._engine.clock.now_ms()
+        idle = [name for _, state in self._shards for name in state.expired(now_ms)]
+        for transactional_id in idle:
+            self._perform_or_leave(ForgetIdle(transactional_id=transactional_id))
+
+    def _perform_or_leave(self, command: Command[None]) -> None:
+        try:
+            self._perform(command)
+        except MillpondError as error:
+            log.warning(
+                "transaction=%s: %s failed (%s); trying later",
+                command.transactional_id,
+                type(command).__name__,
+                error,
+            )
+
+    # --- the log -----------------------------------------------------------------------------------
+
+    def _on_image(self, before: Image, after: Image) -> None:
+        if not self._running:
+            return
+        if TRANSACTIONS_TOPIC in before.topics and TRANSACTIONS_TOPIC not in after.topics:
+            log.warning("%s was deleted, and with it all transactions", TRANSACTIONS_TOPIC)
+            self._shards.drop_all()
+            abort_orphans(self._engine, self._known())
+
+    def _check_running(self) -> None:
+        if not self._running:
+            raise NotCoordinator("the broker is stopping")

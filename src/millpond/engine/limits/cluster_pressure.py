@@ -1,0 +1,130 @@
+"""What runs low anywhere in a cluster: as in RabbitMQ an alarm of one node holds up publishers at every node.
+
+A node tells the others when something runs low and when it does not any more, and says it again while it
+lasts. What a node said counts for a while: one that is silent is gone, and its alarms with it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from millpond.base.errors import MillpondError
+from millpond.base.ids import NodeId
+from millpond.engine.limits.pressure import DISK, MEMORY, NONE, Pressure
+from millpond.engine.peers import TellPressure
+
+if TYPE_CHECKING:
+    from millpond.engine.node.node import Engine
+
+log = logging.getLogger(__name__)
+
+_REPEAT_MS = 3_000
+_BELIEVED_MS = 10_000
+
+
+class ClusterPressure:
+    """This node's pressure and what others said of theirs, as one."""
+
+    def __init__(self, engine: "Engine", on_change: Callable[[Pressure], None]) -> None:
+        self._engine = engine
+        self._on_change = on_change
+        self._own = NONE
+        self._others: dict[NodeId, tuple[tuple[str, ...], int]] = {}
+        self._merged = NONE
+        self._timer: asyncio.TimerHandle | None = None
+        engine.desk.serve(TellPressure, self._on_told)
+
+    def set_own(self, pressure: Pressure) -> None:
+        """What this machine says now."""
+        is_news = pressure.low_on != self._own.low_on
+        self._own = pressure
+        if is_news:
+            self._tell()
+        self._settle()
+
+    def news(self) -> TellPressure:
+        """What another node may be told at any time, as often as one likes."""
+        return TellPressure(node_id=self._engine.node.node_id, low_on=self._own.low_on)
+
+    @property
+    def own(self) -> Pressure:
+        """What runs low on this node."""
+        return self._own
+
+    @property
+    def alarms(self) -> tuple[tuple[NodeId, str], ...]:
+        """Each node that has an alarm with what runs low there, as far as this node was told."""
+        found = {node: low_on for node, (low_on, _heard_ms) in self._others.items()}
+        if self._own.low_on:
+            found[self._engine.node.node_id] = self._own.low_on
+        return tuple((node, name) for node in sorted(found) for name in found[node])
+
+    @property
+    def reason(self) -> str:
+        """Why publishers are blocked: what runs low, and on which nodes. Empty if they are not."""
+        low = [f"low on {name} on node {node}" for node, name in self.alarms]
+        return f"publishers are blocked: {', '.join(low)}" if low else ""
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _on_told(self, request: TellPressure) -> None:
+        node, low_on = request.node_id, request.low_on
+        before, _heard_ms = self._others.pop(node, ((), 0))
+        if low_on:
+            self._others[node] = low_on, self._engine.clock.monotonic_ms()
+        if low_on and low_on != before:
+            log.warning("publishers are blocked: low on %s on node %d", _words(low_on), node)
+        elif before and not low_on:
+            log.warning("node %d is not low on %s any more", node, _words(before))
+        self._settle()
+
+    def _settle(self) -> None:
+        now_ms = self._engine.clock.monotonic_ms()
+        for node, (low_on, heard_ms) in tuple(self._others.items()):
+            if now_ms - heard_ms >= _BELIEVED_MS:
+                del self._others[node]
+                log.warning(
+                    "node %d is silent: its alarm (low on %s) does not count any more",
+                    node,
+                    _words(low_on),
+                )
+        low = {name for low_on, _heard_ms in self._others.values() for name in low_on}
+        low.update(self._own.low_on)
+        names = tuple(name for name in (MEMORY, DISK) if name in low)
+        merged = Pressure(low_on=names, is_paging=self._own.is_paging)
+        if low and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_REPEAT_MS / 1000, self._turn)
+        if merged != self._merged:
+            self._merged = merged
+            self._on_change(merged)
+
+    def _turn(self) -> None:
+        self._timer = None
+        if self._own.low_on:
+            self._tell()
+        self._settle()
+
+    def _tell(self) -> None:
+        if self._engine.is_alone or not self._engine.running:
+            return
+        own = self._engine.node.node_id
+        for node in self._engine.image.brokers:
+            if node != own:
+                name = f"tell node {node} what runs low"
+                self._engine.tasks.spawn(self._tell_one(node), name=name)
+
+    async def _tell_one(self, node: NodeId) -> None:
+        peers = self._engine.peers
+        if peers is None:
+            return
+        try:
+            await peers.call(node, self.news(), timeout_ms=_REPEAT_MS)
+        except MillpondError as error:
+            log.debug("node %d was not told what runs low: %s", node, error)
+
+
+def _words(low_on: tuple[str, ...]) -> str:
+    return " & ".join(low_on)

@@ -1,0 +1,1 @@
+"""One node: its parts put together, its start and its stop."""

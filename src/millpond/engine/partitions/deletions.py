@@ -1,0 +1,84 @@
+"""DeleteRecords among several replicas: it is done when every replica that is up has moved its log's start.
+
+A follower hears of its leader's start with an answer and says its own with the next fetch. The lowest start
+of the leader and of all followers on nodes that are up is the *low watermark*: whoever of them leads next,
+nothing below it comes back. Nodes that are down do not count; they move their start when they follow again.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from millpond.base.errors import RequestTimedOut
+from millpond.base.ids import Offset
+from millpond.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from millpond.engine.node.node import Engine
+
+_Wait = tuple[Offset, "asyncio.Future[None]"]
+
+
+class Deletions:
+    """Who waits for replicas to give up their oldest records."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._waits: dict[Partition, list[_Wait]] = {}
+
+    def low_watermark(self, partition: Partition) -> Offset:
+        """Below this offset no replica that is up has anything. -1 where one has not said yet."""
+        own = partition.log.start_offset
+        if partition.leadership is None:
+            return own
+        brokers = self._engine.image.brokers
+        return partition.leadership.lowest_start(
+            own, lambda node: node in brokers and not brokers[node].fenced
+        )
+
+    def begin(self, partition: Partition) -> None:
+        """The leader's start has moved: followers that wait for news are told."""
+        for watcher in tuple(partition.end_watchers):
+            watcher.on_committed()
+
+    async def done(self, partition: Partition, upto: Offset, *, timeout_ms: int) -> Offset:
+        """Wait until the low watermark is there; the low watermark.
+
+        Raises ``NotLeader`` if this node leads no more, ``RequestTimedOut``.
+        """
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waits = self._waits.setdefault(partition, [])
+        wait = (upto, future)
+        waits.append(wait)
+        self.look(partition)
+        try:
+            async with asyncio.timeout(max(timeout_ms, 0) / 1000):
+                await future
+        except TimeoutError:
+            raise RequestTimedOut(
+                f"partition {partition.topic}-{partition.index}: the records are deleted at the leader, "
+                f"but not every replica has moved its start to {upto} yet"
+            ) from None
+        finally:
+            waits.remove(wait)
+            if not waits:
+                self._waits.pop(partition, None)
+        return self.low_watermark(partition)
+
+    def look(self, partition: Partition) -> None:
+        """A follower has said how far it is, or the partition has changed hands."""
+        waits = self._waits.get(partition)
+        if not waits:
+            return
+        low = self.low_watermark(partition)
+        for upto, future in waits:
+            if future.done():
+                continue
+            if not partition.is_leader or partition.is_retired:
+                future.set_exception(partition.not_leader())
+            elif low >= upto:
+                future.set_result(None)
+
+    def look_at_all(self) -> None:
+        """Nodes may have come or gone."""
+        for partition in tuple(self._waits):
+            self.look(partition)

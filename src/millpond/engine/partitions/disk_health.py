@@ -1,0 +1,263 @@
+"""What this node does when a disk fails, and how it comes back without a restart.
+
+A write or a sync that fails takes its log directory offline at once. The log that met it refuses everything
+until it has been restored (``log/restore.py``), so no batch is appended behind one that is missing. The node
+tells the controller with its next heartbeat, which goes out at once: others lead what lay in that directory,
+and nobody waits for its followers. Other directories serve on.
+
+The node as a whole is offline, and asks to be fenced, when none of its directories takes writes, or when the
+one with the metadata log does not. As a voter it does not stand for election then and lets another lead; if
+the metadata log itself failed it takes no part in the quorum at all, since what it says there must be on its
+disk (``QuorumHost``). So it is, too, while the cluster is at a level at which controllers do not know what
+lies in which directory.
+
+From then on the directory is tried: a file is written and synced, then every log that failed is restored,
+then the quorum is joined anew, and the heartbeat says that the directory is back. What could be written
+again in full is as if it had never failed; a log of which something is missing, or which failed in the
+middle of a swap of segments, keeps its directory offline until the node is started again. So does a
+directory that could not be opened when the node started.
+
+A node that is alone refuses writes with the same error and goes on when the disk does.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from millpond.base.errors import CorruptLog, MillpondError, ShuttingDown, StorageFailure
+from millpond.base.ids import TopicPartition
+from millpond.engine.quorum.metadata_log import METADATA_KEY
+from millpond.engine.quorum.quorum_driver import Waiting
+from millpond.engine.runtime.worker import Worker
+from millpond.log.log_dir import LogDir
+from millpond.log.restore import RestoreImpossible
+from millpond.metadata.features import knows_directories
+from millpond.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from millpond.engine.node.node import Engine
+
+log = logging.getLogger(__name__)
+
+
+class DiskHealth:
+    """One for each node; told by the log directories and by the quorum."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._log_dirs = engine.log_dirs
+        self._online = Waiting()
+        self._watched = {one: DirectoryHealth(engine, one, self) for one in engine.log_dirs}
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the node can neither lead nor follow."""
+        dirs = self._log_dirs
+        if dirs.metadata.state.is_offline or all(one.state.is_offline for one in dirs.dirs):
+            return True
+        return bool(self.offline_dirs) and not self._is_known()
+
+    def _is_known(self) -> bool:
+        """Whether the controller knows what lies in the directories that are offline."""
+        image, node = self._engine.image, self._engine.node.node_id
+        if not knows_directories(image):
+            return False
+        for one in self._log_dirs.dirs:
+            if not one.is_open or not one.state.is_offline:
+                continue
+            for key in one.logs:
+                topic = image.topics.get(key.topic)
+                if topic is None or key.partition >= len(topic.partitions):
+                    continue
+                partition = topic.partitions[key.partition]
+                if node in partition.replicas and partition.directory_of(node) != one.directory_id:
+                    return False
+        return True
+
+    @property
+    def offline_dirs(self) -> tuple[UUID, ...]:
+        """The registered directories that take no writes: all of them if the node is offline."""
+        dirs = self._log_dirs
+        if dirs.metadata.state.is_offline:
+            return dirs.ids
+        return tuple(one.directory_id for one in dirs.dirs if one.is_open and one.state.is_offline)
+
+    @property
+    def offline(self) -> dict[str, str]:
+        """The directories that take no writes, by their path, and why."""
+        return {
+            one.name: one.state.reason for one in self._log_dirs if one.state.reason is not None
+        }
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a thread is at work."""
+        return any(one.is_busy for one in self._watched.values())
+
+    def is_shut(self, partition: Partition) -> bool:
+        """Whether a replica's directory takes no writes: it is not followed until it does."""
+        holding = self._log_dirs.holding(TopicPartition(partition.topic, partition.index))
+        return holding is not None and holding.state.is_offline
+
+    async def online(self) -> None:
+        """Wait until every directory takes writes, and this node knows what the quorum agrees on."""
+        while any(one.state.is_offline for one in self._log_dirs):
+            await self._online.next()
+        await self._engine.quorum.caught_up()
+
+    def on_metadata_failure(self, reason: str) -> None:
+        """A write of the quorum has failed."""
+        self._watched[self._log_dirs.metadata].on_failure(reason)
+
+    def on_returned(self) -> None:
+        """A directory takes writes again."""
+        self._online.wake()
+
+    def start(self) -> None:
+        """Begin to look after directories that failed, if the node has come so far."""
+        for one in self._watched.values():
+            one.start()
+
+    def stop(self) -> None:
+        """The node stops: end the threads."""
+        for one in self._watched.values():
+            one.stop()
+
+
+class DirectoryHealth:
+    """One directory."""
+
+    def __init__(self, engine: "Engine", log_dir: LogDir, health: DiskHealth) -> None:
+        self._engine = engine
+        self._dir = log_dir
+        self._health = health
+        self._has_metadata = log_dir is engine.log_dirs.metadata
+        self._worker: Worker | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_probing = False
+        log_dir.on_failure = self.on_failure
+        log_dir.on_unreadable = self.on_unreadable
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether its thread is at work."""
+        return self._worker is not None and self._worker.is_busy
+
+    # --- failing -----------------------------------------------------------------------------------
+
+    def on_failure(self, reason: str) -> None:
+        """A write or a sync has failed."""
+        engine = self._engine
+        if not self._dir.state.on_failure(reason, engine.clock.monotonic_ms()):
+            return
+        # Before the node is up a failing directory may end the start, and then nothing is tried again.
+        advice = (
+            "; it is tried again until it takes writes, and nothing else has to be done once it does"
+            if engine.running
+            else ""
+        )
+        log.error("log directory %s is offline: %s%s", self._dir.name, reason, advice)
+        self.start()
+        engine.replicas.on_directory_offline(self._dir)
+        engine.membership.hurry()
+
+    def on_unreadable(self, reason: str) -> None:
+        """A read has failed: that may be one bad place, or the whole disk. A try tells."""
+        if self._dir.state.is_offline or self._is_probing:
+            return
+        self._is_probing = True
+        try:
+            self._engine.tasks.spawn(self._suspect(reason), name="look at the disk")
+        except ShuttingDown:
+            self._is_probing = False
+
+    async def _suspect(self, reason: str) -> None:
+        try:
+            await self._run(self._dir.probe())
+        except StorageFailure as failure:
+            self.on_failure(f"{reason}; and {failure}")
+        finally:
+            self._is_probing = False
+
+    # --- coming back -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look after the directory if it failed, if the node has come so far."""
+        if not self._dir.state.is_offline or not self._dir.is_open:
+            return
+        if self._task is not None and not self._task.done():
+            return
+        try:
+            self._task = self._engine.tasks.keep(self._bring_back, name="disk")
+        except ShuttingDown:
+            return
+
+    async def _bring_back(self) -> None:
+        state, clock = self._dir.state, self._engine.clock
+        if self._has_metadata:
+            # Not in the step in which the write failed: that may be a step of the quorum.
+            self._engine.quorum.stand_back()
+        while state.is_offline:
+            await asyncio.sleep(max(1, state.next_try_ms - clock.monotonic_ms()) / 1000)
+            try:
+                await self._try()
+            except (RestoreImpossible, CorruptLog) as error:
+                if str(error) != state.reason:
+                    log.error(
+                        "%s; log directory %s is used again when the node has been restarted",
+                        error,
+                        self._dir.name,
+                    )
+                state.on_try_failed(str(error), clock.monotonic_ms())
+            except MillpondError as error:
+                log.debug("log directory %s does not take writes yet: %s", self._dir.name, error)
+                state.on_try_failed(str(error), clock.monotonic_ms())
+            else:
+                self._return()
+
+    async def _try(self) -> None:
+        await self._run(self._dir.probe())
+        for one in self._dir.failed:
+            plan = one.begin_restore()
+            if plan is None:
+                continue
+            await self._run(plan.run)
+            if one.failure is not None and self._dir.logs.get(one.topic_partition) is one:
+                one.finish_restore(plan)
+                self._flush(one.topic_partition.topic, one.topic_partition.partition)
+        if self._dir.failed:
+            raise StorageFailure(self._dir.failed[0].failure or "")
+
+    def _flush(self, topic: str, index: int) -> None:
+        """Make durable what the restored log holds: a leader or a follower may wait for it."""
+        engine = self._engine
+        if topic == METADATA_KEY.topic:
+            return  # its flush is asked for when the quorum is joined anew
+        for partition in engine.topics:
+            if (partition.topic, partition.index) == (topic, index):
+                engine.flusher.request(partition)
+
+    def _return(self) -> None:
+        engine, state = self._engine, self._dir.state
+        now_ms = engine.clock.monotonic_ms()
+        offline_ms = now_ms - state.since_ms
+        state.on_returned(now_ms)
+        self._dir.trust(engine.own_registrations())
+        log.warning("log directory %s takes writes again, after %d ms", self._dir.name, offline_ms)
+        if self._has_metadata:
+            engine.quorum.come_back()
+        engine.replicas.on_directory_online(self._dir)
+        engine.membership.hurry()
+        self._health.on_returned()
+
+    async def _run(self, job: Callable[[], None]) -> None:
+        if self._worker is None:
+            self._worker = Worker(self._engine.threads, "millpond-disk")
+        await self._worker.run(job)
+
+    def stop(self) -> None:
+        """The node stops: end the thread."""
+        if self._worker is not None:
+            self._worker.stop()

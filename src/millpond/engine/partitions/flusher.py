@@ -1,0 +1,187 @@
+"""Group commit: one thread that makes logs durable, many requests sharing one fsync.
+
+The loop thread owns the logs. It takes a plan from a log (``begin_flush``), the flusher thread runs
+it (fsync and nothing else), the loop thread finishes it (``finish_flush``) and tells the partition.
+While a partition's plan is under way further requests for it coalesce into one next plan: that is
+the group in group commit. Requests made in one turn of the loop share one plan too, because plans
+are taken at its end.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Protocol
+
+from millpond.base.errors import MillpondError, StorageFailure
+from millpond.base.ids import TopicPartition
+from millpond.engine.runtime.threads import Threads
+from millpond.log.flush import FlushPlan
+from millpond.log.partition_log import PartitionLog
+from millpond.replication.partition import Partition
+
+log = logging.getLogger(__name__)
+
+
+class Flushable(Protocol):
+    """A log that somebody waits for to be durable: a partition, or the metadata."""
+
+    flush_queued: bool
+
+    @property
+    def topic(self) -> str:
+        """Its name, for the log of what happens."""
+        ...
+
+    @property
+    def index(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def log(self) -> PartitionLog:
+        """What is flushed."""
+        ...
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether its files are gone."""
+        ...
+
+    def on_flushed(self) -> None:
+        """A flush finished and the log's recovery point moved."""
+        ...
+
+    def on_flush_failed(self, error: MillpondError) -> None:
+        """What waited for the flush was not made durable, and the log takes nothing more."""
+        ...
+
+
+class Flusher:
+    """The one flusher thread and the hand-over to and from it."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._thread = threads.one("millpond-flusher")
+        self._wanted: dict[Flushable, None] = {}
+        self._turn_scheduled = False
+        self._under_way = 0
+        self._idle: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # Whom to tell of a log whose disk did not keep what it was given.
+        self.on_failure: Callable[[TopicPartition], None] = lambda failed: None
+
+    def start(self) -> None:
+        """Take requests from now on; called on the loop."""
+        self._loop = asyncio.get_running_loop()
+
+    async def stop(self) -> None:
+        """Finish what was asked for, then end the thread."""
+        await self.drained()
+        # It has nothing left to do, so this does not wait; an executor would refuse at the end of a program.
+        self._thread.stop(wait=True)
+
+    async def flush_all(self, partitions: Iterable[Partition]) -> None:
+        """Make many logs durable at once, at the stop: a file system commits together what comes together.
+
+        Nothing else may be asked of the flusher meanwhile. What fails is logged and stays unflushed.
+        """
+        await self.drained()
+        plans = []
+        for partition in partitions:
+            try:
+                plan = partition.log.begin_flush()
+            except StorageFailure as error:
+                self._failed(partition, error)
+                continue
+            if plan is not None:
+                plans.append((partition, plan))
+        failures = await self._threads.run_all([plan.run for _partition, plan in plans])
+        for (partition, plan), failure in zip(plans, failures, strict=True):
+            partition.log.finish_flush(plan)
+            if failure is None:
+                partition.on_flushed()
+            else:
+                self._failed(partition, StorageFailure(f"flush failed: {failure}"))
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something asked for has not ended."""
+        return bool(self._under_way or self._wanted)
+
+    async def drained(self) -> None:
+        """Wait until every flush asked for so far has ended."""
+        while self.is_busy:
+            assert self._loop is not None
+            if self._idle is None:
+                self._idle = self._loop.create_future()
+            await asyncio.shield(self._idle)
+
+    def request(self, partition: Flushable) -> None:
+        """Make the partition's log durable up to its present end, soon."""
+        self._wanted[partition] = None
+        if not partition.flush_queued and not self._turn_scheduled:
+            assert self._loop is not None
+            self._turn_scheduled = True
+            self._loop.call_soon(self._take_turn)
+
+    def hurry(self) -> None:
+        """Begin at once with what was asked for, before something else takes its time."""
+        if self._turn_scheduled:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        self._turn_scheduled = False
+        for partition in [one for one in self._wanted if not one.flush_queued]:
+            del self._wanted[partition]
+            self._begin(partition)
+        self._settle()
+
+    def _begin(self, partition: Flushable) -> None:
+        if partition.is_retired:
+            return
+        try:
+            plan = partition.log.begin_flush()
+        except StorageFailure as error:
+            self._failed(partition, error)
+            return
+        if plan is None:
+            partition.on_flushed()
+            return
+        partition.flush_queued = True
+        self._under_way += 1
+        self._thread.submit(plan.run, partial(self._end, partition, plan))
+
+    def _end(
+        self, partition: Flushable, plan: FlushPlan, _result: None, error: BaseException | None
+    ) -> None:
+        self._under_way -= 1
+        partition.flush_queued = False
+        partition.log.finish_flush(plan)
+        if error is None:
+            partition.on_flushed()
+        elif isinstance(error, MillpondError):
+            self._failed(partition, error)
+        else:
+            self._failed(partition, StorageFailure(f"flush failed: {error!r}"))
+        if partition in self._wanted:
+            del self._wanted[partition]
+            self._begin(partition)
+        self._settle()
+
+    def _failed(self, partition: Flushable, error: MillpondError) -> None:
+        if partition.is_retired:
+            return  # its files went while they were being flushed
+        log.error(
+            "partition=%s-%d: flush failed (%s); writers that waited for it are told",
+            partition.topic,
+            partition.index,
+            error,
+        )
+        self.on_failure(partition.log.topic_partition)
+        partition.on_flush_failed(error)
+
+    def _settle(self) -> None:
+        if self._idle is not None and not self.is_busy:
+            idle, self._idle = self._idle, None
+            idle.set_result(None)

@@ -1,0 +1,210 @@
+"""Writing: check what a client sent, append it, say when it may be acknowledged.
+
+Synchronous to the end, but for batches whose records take long to check: those are refused with
+``LongValidation``, checked beside the loop and appended then. On a node that is the only replica an append is
+complete when it returns, unless the flush policy is ``group``. Otherwise it comes with a future: for a write
+that wants all replicas that is done when the high watermark has passed it, for one that wants the leader when
+the leader has flushed it. Once per batch, never per record.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from millpond.base.clock import Clock
+from millpond.base.errors import (
+    InvalidTopicName,
+    LongValidation,
+    MillpondError,
+    NotEnoughReplicas,
+    StorageFailure,
+)
+from millpond.base.limits import BESIDE_ROOM_BYTES, LOOP_DECOMPRESSED_BYTES_MAX
+from millpond.engine.coordinators.transactions import Transactions
+from millpond.engine.partitions.flusher import Flusher
+from millpond.engine.runtime.offload import OffloadPool
+from millpond.log.partition_log import AppendInfo
+from millpond.metadata.controller import INTERNAL_TOPICS
+from millpond.record.inspection import Room
+from millpond.record.validate import (
+    Validated,
+    validate_at_once,
+    validate_header,
+    validate_records,
+)
+from millpond.replication.partition import Partition
+
+log = logging.getLogger(__name__)
+
+# Producers try again many times a second; the log says so often that the disk refuses them.
+_DISK_TOLD_EVERY_MS = 10_000
+
+
+class Appended(NamedTuple):
+    """What an append did. ``durable`` is None when it may be acknowledged at once."""
+
+    info: AppendInfo
+    durable: "asyncio.Future[None] | None"
+
+
+class Publisher:
+    """Appends to partitions this node leads."""
+
+    def __init__(
+        self, flusher: Flusher, clock: Clock, transactions: Transactions, beside: OffloadPool
+    ) -> None:
+        self._flusher = flusher
+        self._beside = beside
+        # Of the threads beside the loop; as many as ever worked at once.
+        self._rooms: list[Room] = []
+        self._room = Room(LOOP_DECOMPRESSED_BYTES_MAX)
+        self._clock = clock
+        self._transactions = transactions
+        self._disk_told_ms: int | None = None
+        # What clients wait for here, and in which partition.
+        self._waiting: dict[asyncio.Future[None], Partition] = {}
+
+    def send_away(self, reason: Callable[[Partition], MillpondError]) -> None:
+        """Clients that wait are told this instead of waiting on: what they wrote may be lost or not."""
+        for future, partition in tuple(self._waiting.items()):
+            if not future.done():
+                future.set_exception(reason(partition))
+
+    def append(
+        self,
+        partition: Partition,
+        records: bytearray | memoryview,
+        *,
+        acks: int,
+        produce_version: int,
+        internal: bool,
+        transactional_id: str | None = None,
+        validated: Validated | None = None,
+    ) -> Appended:
+        """Append one batch that came from a client (or, ``internal``, from a coordinator of ours).
+
+        Raises ``LongValidation`` if its records must be checked beside the loop first; ``validated`` is what
+        came of that.
+        """
+        joined: asyncio.Future[None] | None = None
+        now_ms = self._clock.now_ms()
+        headers = None
+        if not internal:
+            if partition.topic in INTERNAL_TOPICS:
+                raise InvalidTopicName(
+                    f"clients may not write to the internal topic {partition.topic}"
+                )
+            if validated is None:
+                rules = partition.log.rules
+                header = validate_header(
+                    records,
+                    message_bytes_max=rules.message_bytes_max,
+                    produce_version=produce_version,
+                )
+                validated = validate_at_once(records, header, rules, now_ms, self._room)
+                if validated is None:
+                    raise LongValidation("the records are checked beside the event loop")
+            records, header = validated
+            headers = [header]
+        if acks == -1:
+            try:
+                partition.check_in_sync()
+            except NotEnoughReplicas as shortage:
+                if headers is not None:
+                    partition.log.refuse(headers, shortage)
+                raise
+        if headers is not None and headers[0].is_transactional:
+            joined = self._transactions.admit(
+                partition, headers[0], transactional_id, produce_version=produce_version
+            )
+        try:
+            info = partition.append(records, now_ms=now_ms, headers=headers)
+        except StorageFailure as failure:
+            self._tell_of_disk(failure, now_ms)
+            raise
+        durable = None if partition.is_direct else self._durable(partition, info, acks)
+        if durable is not None and not internal and partition.leadership is not None:
+            self._waiting[durable] = partition
+            durable.add_done_callback(self._on_answered)
+        if joined is not None:
+            durable = joined if durable is None else both(joined, durable)
+        return Appended(info, durable)
+
+    async def validate_beside(
+        self, partition: Partition, records: bytearray | memoryview, *, produce_version: int
+    ) -> Validated:
+        """Check one batch that came from a client on a thread. Raises what ``append`` would."""
+        rules = partition.log.rules
+        now_ms = self._clock.now_ms()
+        rooms = self._rooms
+
+        def validate() -> Validated:
+            header = validate_header(
+                records,
+                message_bytes_max=rules.message_bytes_max,
+                produce_version=produce_version,
+            )
+            try:
+                room = rooms.pop()
+            except IndexError:
+                room = Room(BESIDE_ROOM_BYTES)
+            try:
+                return validate_records(records, header, rules, now_ms, room)
+            finally:
+                rooms.append(room)
+
+        return await self._beside.run(validate)
+
+    def _on_answered(self, future: "asyncio.Future[None]") -> None:
+        del self._waiting[future]
+
+    def _tell_of_disk(self, failure: StorageFailure, now_ms: int) -> None:
+        if self._disk_told_ms is None or now_ms - self._disk_told_ms >= _DISK_TOLD_EVERY_MS:
+            self._disk_told_ms = now_ms
+            log.error("a write is refused: %s; producers try again until it works", failure)
+
+    def _durable(
+        self, partition: Partition, info: AppendInfo, acks: int
+    ) -> "asyncio.Future[None] | None":
+        if partition.flushes_first:
+            self._flusher.request(partition)
+        offset = info.last_offset + 1
+        has_all = partition.high_watermark >= offset
+        if acks == 0 or has_all or (acks == 1 and not partition.flushes_first):
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def confirm(error: MillpondError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        if acks == 1:
+            partition.confirm_flushed_at(offset, confirm)
+        else:
+            partition.confirm_at(offset, confirm)
+        return future
+
+
+def both(first: "asyncio.Future[None]", second: "asyncio.Future[None]") -> "asyncio.Future[None]":
+    """Done when both are; failed with the first failure."""
+    outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    missing = {first, second}
+
+    def on_done(done: "asyncio.Future[None]") -> None:
+        missing.discard(done)
+        error = done.exception()
+        if outcome.done():
+            return
+        if error is not None:
+            outcome.set_exception(error)
+        elif not missing:
+            outcome.set_result(None)
+
+    first.add_done_callback(on_done)
+    second.add_done_callback(on_done)
+    return outcome

@@ -1,0 +1,1 @@
+"""Queues on the node that leads their topics."""

@@ -1,0 +1,667 @@
+"""Exchanges and queues on this node: what is declared, where messages go, and who hosts each queue.
+
+What is declared is a part of the metadata: a command is decided by the controller (``queue_controller.py``),
+and the furniture changes here when the image does. A queue is hosted by the node that leads its topic: its
+log is read there, and thrown away when another node leads. Front-ends use a queue through its face, whoever
+hosts it (``queue_face.py``); what they want of other nodes' queues goes over links (``queue_link.py``), and
+what other nodes' clients want of those hosted here comes to ``queue_guests.py``.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from millpond.auth.permissions import hash_password
+from millpond.base import limits
+from millpond.base.errors import (
+    BrokerRefusal,
+    MillpondError,
+    NotController,
+    NotLeader,
+    PeerUnreachable,
+    ShuttingDown,
+    StorageFailure,
+    UnknownTopic,
+    UnsupportedVersion,
+)
+from millpond.base.ids import LeaderEpoch, NodeId
+from millpond.engine.peers import DecideOnQueues, PassReply
+from millpond.engine.queues.dead_letters import bury
+from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.hosted.remote_clients import RemoteClients
+from millpond.engine.queues.hosted.retries import Retries
+from millpond.engine.queues.hosted.stream_queue import StreamQueue
+from millpond.engine.queues.queue_controller import QueueController, check_led_together, lives_in
+from millpond.engine.queues.queue_handle import QueueHandle
+from millpond.engine.queues.remote.queue_link import QueueLink
+from millpond.engine.queues.remote.remote_queue import RemoteQueue
+from millpond.metadata.image import Image
+from millpond.queue.message import Envelope, Message
+from millpond.rabbit.arguments import STREAM, STREAM_TOPIC
+from millpond.rabbit.broker import Broker
+from millpond.rabbit.commands import (
+    Command,
+    Decision,
+    DeleteQueue,
+    LoseConnection,
+    LoseLastConsumer,
+    Principal,
+    StoreAll,
+)
+from millpond.rabbit.dead_letter_headers import DeathReason
+from millpond.rabbit.declare import decide
+from millpond.rabbit.policies import QueueSettings
+from millpond.rabbit.records import (
+    Fact,
+    Permission,
+    PermissionDeleted,
+    Policy,
+    PolicyDeleted,
+    Queue,
+    QueueDeleted,
+    User,
+    UserDeleted,
+    VirtualHost,
+    VirtualHostDeleted,
+)
+from millpond.rabbit.topic_names import DEFAULT_VHOST
+from millpond.record.batch import iter_batches
+from millpond.record.builder import build_batch
+from millpond.record.records import decode_batch
+from millpond.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from millpond.engine.node.node import Engine
+
+log = logging.getLogger(__name__)
+
+GUEST = "guest"
+_LOADED_A_TURN = 16
+# Before it is said again that a connection is lost, or that a queue is to go.
+_AGAIN_S = 1.0
+
+
+class Queues:
+    """All of this node's. Made and started once, after the engine has been."""
+
+    def __init__(self, engine: "Engine", envelope: Envelope) -> None:
+        self.engine = engine
+        self.envelope = envelope
+        self.broker = Broker()
+        self._controller = QueueController(engine, self.broker)
+        self.guests = RemoteClients(self)
+        self._faces: dict[tuple[str, str], HostedQueue | RemoteQueue] = {}
+        self._hosted: dict[str, HostedQueue] = {}  # by their keys
+        self._elsewhere: dict[str, RemoteQueue] = {}  # by their keys
+        # Queues by their topics: one each, but for streams of topics that are there anyway.
+        self._places: dict[str, dict[tuple[str, str], None]] = {}
+        self._taking_over: set[tuple[str, str]] = set()
+        # Queues that are led here and cannot be hosted now: their logs cannot be read, the controller is
+        # not heard of, or what an earlier leader wrote could not be agreed on.
+        self._unhosted: Retries[tuple[str, str]] = Retries(
+            self._try_again_to_host,
+            fails="it is led here and cannot be hosted",
+            works="it can be hosted",
+        )
+        self._links: dict[NodeId, QueueLink] = {}
+        self._numbers = 0
+        # Of messages that hosts elsewhere have not answered for, and who waits until they are fewer.
+        self._unanswered_bytes = 0
+        self._waiting_for_relief: list[asyncio.Future[None]] = []
+        # Answers that are on their way to other nodes.
+        self._replies = 0
+        # Takes answers for channels of this node, by the keys of their addresses.
+        self.on_reply: Callable[[str, Message], None] | None = None
+        engine.desk.serve(PassReply, self._on_pass_reply)
+        self._is_forgiving = False
+        self._serves_clients = False
+        # Hears that somebody may do more, or less, or is gone.
+        self.on_rights: Callable[[Fact], None] | None = None
+        # Whether messages that were just published may be kept in memory.
+        self.is_recent_kept = True
+        self._is_stopped = False
+
+    @property
+    def node_id(self) -> NodeId:
+        return self.engine.node.node_id
+
+    # --- life --------------------------------------------------------------------------------------
+
+    async def start(self, *, serves_clients: bool = True) -> None:
+        """Learn what is declared, forget what was not to last, load the queues that are led here.
+
+        A node whose clients are not served here hosts queues for those of others.
+        """
+        for fact in self.engine.image.queue_facts:
+            self._apply(fact)
+        self.engine.observe(self._on_change)
+        self.engine.on_leadership(self._on_leadership)
+        self.engine.membership.on_lease_end(self._on_lease_end)
+        self.engine.quorum.on_leadership(lambda _active, _epoch: self._controller.clean_up_soon())
+        self._serves_clients = serves_clients
+        await self._controller.begin()
+        await self._ensure_first_facts()
+        places = [place for found in self._places.values() for place in found]
+        for number, (vhost, name) in enumerate(places, start=1):
+            self._host_if_led(vhost, name)
+            if number % _LOADED_A_TURN == 0:
+                await asyncio.sleep(0)
+
+    async def _ensure_first_facts(self) -> None:
+        if self.broker.vhosts or not self._serves_clients:
+            return
+        facts = _first_facts(self.engine.rng.uuid4().bytes[:4])
+        try:
+            await self.ask(StoreAll(facts=tuple(facts)))
+        except UnsupportedVersion as error:
+            log.warning("AMQP's clients cannot log in: %s", error)
+
+    def stop(self) -> None:
+        """Before the engine stops."""
+        self._is_stopped = True
+        self._unhosted.close()
+        self.guests.stop()
+        faces, self._faces = self._faces, {}
+        for face in faces.values():
+            face.close()
+        for link in self._links.values():
+            link.close()
+
+    # --- what is declared ----------------------------------------------------------------------------
+
+    async def ask(self, command: Command) -> Decision:
+        """Carry out a command. Returns when it is agreed and known here; raises a ``BrokerRefusal``."""
+        try:
+            decision = await self._controller.carry_out(
+                command, node=self.node_id, life=self._controller.life
+            )
+        except NotController:
+            decision = await self._ask_controller(command)
+        queue = decision.queue
+        if queue is None:
+            return decision
+        known = self.broker.rooms(queue.vhost).queues.get(queue.name, queue)
+        return replace(decision, queue=known)
+
+    async def _ask_controller(self, command: Command) -> Decision:
+        answer = await self.engine.link.call(
+            DecideOnQueues(node_id=self.node_id, life=self._controller.life, command=command)
+        )
+        await self.engine.quorum.applied_beyond(answer.offset)
+        return Decision(queue=answer.queue)
+
+    def _apply(self, fact: Fact) -> None:
+        if isinstance(fact, QueueDeleted):
+            rooms = self.broker.vhosts.get(fact.vhost)
+            gone = rooms.queues.get(fact.name) if rooms is not None else None
+            if gone is not None:
+                self._places.get(gone.topic, {}).pop((gone.vhost, gone.name), None)
+                if not self._places.get(gone.topic):
+                    self._places.pop(gone.topic, None)
+        self.broker.apply(fact)
+        if isinstance(fact, Queue):
+            self._places.setdefault(fact.topic, {})[fact.vhost, fact.name] = None
+        self._controller.note(fact)
+
+    def _on_change(self, before: Image, after: Image) -> None:
+        if self._is_stopped:
+            return
+        if before.queue_facts is not after.queue_facts:
+            for fact in before.queue_facts.between(after.queue_facts):
+                self._on_fact(fact)
+        if before.features is not after.features and not self.broker.vhosts:
+            self.spawn(self._ensure_first_facts(), "first facts about queues")
+        if before.topics is not after.topics:
+            for far in tuple(self._elsewhere.values()):
+                far.look_for_host()
+        if before.brokers is not after.brokers:
+            lives = set(lives_in(after))
+            self.guests.on_change(after, lives.__contains__)
+        self._controller.on_change(before, after)
+
+    def _on_fact(self, fact: Fact) -> None:
+        self._apply(fact)
+        match fact:
+            case Policy() | PolicyDeleted():
+                for queue in self._hosted.values():
+                    rooms = self.broker.rooms(queue.queue.vhost)
+                    queue.configure(rooms.settings(queue.queue.name))
+            case UserDeleted() | VirtualHostDeleted() | Permission() | PermissionDeleted():
+                if self.on_rights is not None:
+                    self.on_rights(fact)
+            case Queue():
+                self._host_if_led(fact.vhost, fact.name)
+            case QueueDeleted():
+                gone = self._faces.pop((fact.vhost, fact.name), None)
+                if gone is not None:
+                    self._hosted.pop(gone.key, None)
+                    self._elsewhere.pop(gone.key, None)
+                    gone.close()
+            case _:
+                pass
+
+    def settings(self, queue: Queue) -> QueueSettings:
+        """What holds for a queue."""
+        return self.broker.rooms(queue.vhost).settings(queue.name)
+
+    # --- hosts -----------------------------------------------------------------------------------------
+
+    def find(self, vhost: str, name: str) -> QueueHandle:
+        """A queue, as front-ends see it. Raises ``UnknownResource``."""
+        face = self._faces.get((vhost, name))
+        if face is None:
+            queue = self.broker.rooms(vhost).queue(name)
+            self._host_if_led(vhost, name)
+            face = self._faces.get((vhost, name))
+            if face is None:
+                face = self._far(queue)
+        return face
+
+    def hosted(self, vhost: str, name: str) -> HostedQueue:
+        """A queue that is hosted here. Raises ``UnknownResource``, ``NotLeader``."""
+        face = self.find(vhost, name)
+        if not isinstance(face, HostedQueue):
+            raise NotLeader(f"{face.queue.resource} is not hosted here")
+        return face
+
+    def hosted_by_key(self, key: str) -> HostedQueue | None:
+        """A queue that is hosted here, by its topic; hosted from now on, if it is led here and was not."""
+        hosted = self._hosted.get(key)
+        if hosted is None and not self._is_stopped:
+            for place in self._places_of(key):
+                self._host_if_led(*place)
+            hosted = self._hosted.get(key)
+        return hosted
+
+    def _places_of(self, key: str) -> list[tuple[str, str]]:
+        """The queues of a topic, by the key of one of them."""
+        try:
+            topic_id = UUID(hex=key.partition(" ")[0])
+        except ValueError:
+            return []
+        topic = self.engine.image.topics_by_id.get(topic_id)
+        return list(self._places.get(topic.name, ())) if topic is not None else []
+
+    @property
+    def hosts_some(self) -> bool:
+        """Whether any queue is hosted here."""
+        return bool(self._hosted)
+
+    def check_led_together(self, queue: Queue) -> None:
+        """Raises ``InvalidQueueArgument`` if the topic of a stream is led by several nodes."""
+        if STREAM_TOPIC in queue.arguments:
+            check_led_together(self.engine.image, queue.topic, queue)
+
+    def host_of(self, queue: Queue) -> NodeId:
+        """The node that leads all of a queue's partitions; below 0 if there is none."""
+        topic = self.engine.image.topics.get(queue.topic)
+        leaders = {one.leader for one in topic.partitions} if topic is not None else set()
+        return leaders.pop() if len(leaders) == 1 else -1
+
+    def key_of(self, queue: Queue) -> str:
+        """What no other queue ever has, unlike its name. Raises ``UnknownTopic``."""
+        topic = self.engine.image.topics.get(queue.topic)
+        if topic is None:
+            raise UnknownTopic(f"{queue.resource} has lost its topic {queue.topic}")
+        key = topic.topic_id.hex
+        return f"{key} {queue.vhost} {queue.name}" if STREAM_TOPIC in queue.arguments else key
+
+    def link_to(self, node: NodeId) -> QueueLink:
+        """The way to another node's queues."""
+        link = self._links.get(node)
+        if link is None:
+            link = self._links[node] = QueueLink(self.engine, node, self._controller.life)
+        return link
+
+    def try_to_host(self, queue: Queue) -> bool:
+        """Host a queue that is led here, if that has not begun; whether it has."""
+        place = queue.vhost, queue.name
+        self._host_if_led(*place)
+        return place in self._taking_over or isinstance(self._faces.get(place), HostedQueue)
+
+    def next_number(self) -> int:
+        """For a question to a host."""
+        self._numbers += 1
+        return self._numbers
+
+    def _far(self, queue: Queue) -> RemoteQueue:
+        face = RemoteQueue(self, queue, self.key_of(queue))
+        self._faces[queue.vhost, queue.name] = self._elsewhere[face.key] = face
+        return face
+
+    def _on_leadership(self, partition: Partition, gained: bool, _epoch: LeaderEpoch) -> None:
+        if self._is_stopped:
+            return
+        for place in tuple(self._places.get(partition.topic, ())):
+            face = self._faces.get(place)
+            if gained:
+                # Another epoch: what kept it from being hosted may be over.
+                self._unhosted.forget(place)
+                self._host_if_led(*place)
+            elif isinstance(face, HostedQueue):
+                self.on_gone(face.key)
+
+    def _on_lease_end(self) -> None:
+        """The controller does not answer, so other nodes may host what is hosted here."""
+        for hosted in tuple(self._hosted.values()):
+            hosted.send_away()
+
+    def on_gone(self, key: str) -> None:
+        """A queue that was hosted here has lost its topic, or another node leads that now."""
+        hosted = self._hosted.pop(key, None)
+        if hosted is None or self._is_stopped:
+            return
+        queue = hosted.queue
+        self.guests.unseat(hosted)
+        if queue.topic not in self.engine.image.topics:
+            self._faces.pop((queue.vhost, queue.name), None)
+            hosted.close()
+            # A queue that is deleted goes with its topic: what is agreed on says so in a moment.
+            asyncio.get_running_loop().call_soon(self._lose_if_left, hosted)
+            return
+        far = self._far(queue)
+        for consumer, sink in hosted.leave():
+            if sink.follows:
+                far.adopt(consumer, sink, position=hosted.position_of(consumer, sink))
+        log.info("%s is hosted elsewhere now", queue.resource)
+        far.look_for_host()
+
+    def _host_if_led(self, vhost: str, name: str) -> None:
+        """Begin to host a queue if all of its partitions are led here, as soon as all in them is agreed."""
+        queue = self.broker.rooms(vhost).queues.get(name)
+        place = vhost, name
+        if queue is None or place in self._taking_over or place in self._unhosted.waiting:
+            return
+        if isinstance(self._faces.get(place), HostedQueue):
+            return
+        # A partition that is opened here says that it is led, which leads here again.
+        self._taking_over.add(place)
+        partitions = self._led(queue)
+        self._taking_over.discard(place)
+        if partitions is None:
+            return
+        if all(one.high_watermark >= one.log.end_offset for one in partitions):
+            self._host(queue, partitions)
+            return
+        self._taking_over.add(place)
+        self.spawn(self._take_over(queue, partitions), f"{queue.resource}")
+
+    def _led(self, queue: Queue) -> list[Partition] | None:
+        if self.host_of(queue) != self.node_id:
+            return None
+        try:
+            lanes = self.settings(queue).max_priority + 1
+            if STREAM_TOPIC in queue.arguments:
+                lanes = len(self.engine.image.topics[queue.topic].partitions)
+            return [self.engine.partition(queue.topic, lane) for lane in range(lanes)]
+        except MillpondError as error:
+            # The metadata say that it is led here. If that stays so nobody else will host it.
+            self._unhosted.failed((queue.vhost, queue.name), str(queue.resource), error)
+            return None
+
+    async def _take_over(self, queue: Queue, partitions: Sequence[Partition]) -> None:
+        """What an earlier leader wrote counts when all in-sync replicas have it."""
+        place = queue.vhost, queue.name
+        failure: MillpondError | None = None
+        try:
+            for partition in partitions:
+                await self.confirmed(partition, partition.log.end_offset)
+        except MillpondError as error:
+            failure = error
+        finally:
+            self._taking_over.discard(place)
+        if failure is None:
+            self._host_if_led(*place)
+        elif self.host_of(queue) == self.node_id:
+            # It may have been led elsewhere meanwhile, and be led here again.
+            self._unhosted.failed(place, str(queue.resource), failure)
+
+    def _host(self, queue: Queue, partitions: Sequence[Partition]) -> None:
+        place = queue.vhost, queue.name
+        kind = StreamQueue if queue.type == STREAM else HostedQueue
+        hosted = kind(self, queue, self.settings(queue), partitions)
+        try:
+            hosted.load()
+        except StorageFailure as error:
+            hosted.abandon()
+            self._unhosted.failed(place, str(queue.resource), error)
+            return
+        except Exception as error:
+            # One log that cannot be read is no reason for others not to be served.
+            log.exception("%s cannot be hosted: its log cannot be read", queue.resource)
+            hosted.abandon()
+            self._unhosted.failed(place, str(queue.resource), StorageFailure(repr(error)))
+            return
+        self._unhosted.worked(place)
+        far = self._faces.get(place)
+        self._faces[place] = self._hosted[hosted.key] = hosted
+        if isinstance(far, RemoteQueue):
+            self._elsewhere.pop(far.key, None)
+            far.hand_over(hosted)
+
+    def _try_again_to_host(self, place: tuple[str, str]) -> None:
+        """A queue that could not be hosted, if it is there and led here still."""
+        vhost, name = place
+        rooms = self.broker.vhosts.get(vhost)
+        queue = rooms.queues.get(name) if rooms is not None else None
+        if queue is None or self.host_of(queue) != self.node_id:
+            self._unhosted.forget(place)
+        else:
+            self._host_if_led(vhost, name)
+
+    # --- queues that come to an end --------------------------------------------------------------------
+
+    def lose(self, queue: HostedQueue) -> None:
+        """Nobody used a queue for too long, or its topic is gone."""
+        asker = Principal(vhost=queue.queue.vhost, connection=queue.queue.owner)
+        self._end(queue, DeleteQueue(asker=asker, name=queue.queue.name, key=queue.key))
+
+    def _lose_if_left(self, queue: HostedQueue) -> None:
+        """A queue whose topic was deleted, unless the queue was, and perhaps declared again since."""
+        rooms = self.broker.vhosts.get(queue.queue.vhost)
+        known = None if rooms is None else rooms.queues.get(queue.queue.name)
+        is_same = known is not None and known.topic == queue.queue.topic
+        if is_same and queue.queue.topic not in self.engine.image.topics:
+            self.lose(queue)
+
+    def lost_last_consumer(self, queue: HostedQueue) -> None:
+        """A queue that goes with its last consumer goes; not before one that lost its way may be back."""
+        if not queue.queue.auto_delete:
+            return
+        gone = LoseLastConsumer(vhost=queue.queue.vhost, queue=queue.queue.name, key=queue.key)
+        if not self._is_forgiving:
+            self._end(queue, gone)
+            return
+
+        def look_again() -> None:
+            if not queue.is_gone and not queue.line.consumers:
+                self._end(queue, gone)
+
+        delay_s = limits.QUEUE_GUEST_SILENCE_MS_MAX / 1000
+        asyncio.get_running_loop().call_later(delay_s, look_again)
+
+    def _end(self, queue: HostedQueue, command: Command) -> None:
+        """From now on nobody can begin to use the queue, until it is gone or could not be ended."""
+        if queue.ending is None and not self._is_stopped and self.engine.running:
+            queue.ending = asyncio.get_running_loop().create_future()
+            self.spawn(self._ended(queue, queue.ending, command), type(command).__name__)
+
+    async def end(self, queue: HostedQueue, command: DeleteQueue) -> None:
+        """As if nobody used the queue any more, for somebody who waits for it. Raises a ``BrokerRefusal``.
+
+        What is not known to be decided is asked again until it is: until then nothing may come into the
+        queue, since it may go.
+        """
+        decide(self.broker, command)
+        ending = queue.ending = asyncio.get_running_loop().create_future()
+        try:
+            while True:
+                try:
+                    await self.ask(command)
+                except (BrokerRefusal, ShuttingDown):
+                    raise
+                except MillpondError as error:
+                    log.warning("%s: whether it goes is not known: %s", queue.queue.resource, error)
+                    if queue.is_gone or not self.engine.running:
+                        raise
+                    await asyncio.sleep(_AGAIN_S)
+                else:
+                    return
+        finally:
+            queue.ending = None
+            ending.set_result(None)
+
+    async def _ended(
+        self, queue: HostedQueue, ending: "asyncio.Future[None]", command: Command
+    ) -> None:
+        try:
+            await self._quietly(command)
+        finally:
+            queue.ending = None
+            ending.set_result(None)
+
+    @contextmanager
+    def forgiving(self) -> Iterator[None]:
+        """Consumers that are lost in here may come again."""
+        self._is_forgiving = True
+        try:
+            yield
+        finally:
+            self._is_forgiving = False
+
+    def soon(self, command: Command) -> None:
+        """Carry out a command of the broker's own; nobody waits for it."""
+        if not self._is_stopped and self.engine.running:
+            self.spawn(self._quietly(command), type(command).__name__)
+
+    async def _quietly(self, command: Command) -> None:
+        try:
+            await self.ask(command)
+        except BrokerRefusal as error:
+            log.info("%s: %s", type(command).__name__, error)
+        except MillpondError as error:
+            log.warning("%s: %s", type(command).__name__, error)
+            if isinstance(command, LoseConnection):
+                # Nobody else will say it, and nobody has that name again: what it had would stay for ever.
+                await asyncio.sleep(_AGAIN_S)
+                self.soon(command)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        """Do something that others need not wait for; nothing if the broker stops."""
+        try:
+            self.engine.tasks.spawn(coroutine, name=name)
+        except ShuttingDown:
+            return
+
+    # --- publishers that are too fast for hosts elsewhere ------------------------------------------------
+
+    def count_unanswered(self, size: int) -> None:
+        """So many more bytes wait for an answer of a host, or fewer."""
+        self._unanswered_bytes += size
+        if size < 0 and self._unanswered_bytes <= limits.QUEUE_WAITING_BYTES_MAX // 2:
+            waiting, self._waiting_for_relief = self._waiting_for_relief, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+    def relief(self) -> Coroutine[Any, Any, None] | None:
+        """What a publisher has to wait for before it is listened to again; mostly nothing."""
+        if self._unanswered_bytes <= limits.QUEUE_WAITING_BYTES_MAX:
+            return None
+        return self._relieved()
+
+    async def _relieved(self) -> None:
+        while self._unanswered_bytes > limits.QUEUE_WAITING_BYTES_MAX and not self._is_stopped:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting_for_relief.append(future)
+            await future
+
+    # --- messages between nodes ------------------------------------------------------------------------
+
+    def sealed(self, messages: Sequence[Message]) -> bytes:
+        """Messages as they are kept."""
+        seal = self.envelope.seal
+        return bytes(build_batch([seal(message) for message in messages]))
+
+    def opened(self, batch: bytes) -> list[Message]:
+        """Messages that were ``sealed``."""
+        open_ = self.envelope.open
+        return [
+            open_(record)
+            for position, _header in iter_batches(batch)
+            for record in decode_batch(batch, position)
+        ]
+
+    def send_reply(self, node: NodeId, key: str, message: Message) -> None:
+        """An answer for a channel of another node; nobody hears whether it came.
+
+        Anybody may write an address of a node that does not answer: what is too much is dropped.
+        """
+        if self._replies >= limits.QUEUE_REPLIES_MAX:
+            log.info("an answer for node %d is lost: too many are on their way", node)
+            return
+        self._replies += 1
+        self.spawn(self._pass_reply(node, key, message), f"reply to node {node}")
+
+    async def _pass_reply(self, node: NodeId, key: str, message: Message) -> None:
+        peers = self.engine.peers
+        try:
+            if peers is None:
+                raise PeerUnreachable(f"node {node} is none of this node's peers")
+            reply = PassReply(key=key, batch=self.sealed([message]))
+            await peers.call(node, reply, timeout_ms=limits.QUEUE_HOST_ANSWER_MS_MAX)
+        except MillpondError as error:
+            log.info("an answer for node %d is lost: %s", node, error)
+        finally:
+            self._replies -= 1
+
+    async def _on_pass_reply(self, request: PassReply) -> None:
+        if self.on_reply is not None:
+            for message in self.opened(request.batch):
+                self.on_reply(request.key, message)
+
+    # --- messages --------------------------------------------------------------------------------------
+
+    async def confirmed(self, partition: Partition, offset: int) -> None:
+        """Wait until the high watermark has reached an offset. Raises why it never will."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def confirm(error: MillpondError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        partition.confirm_at(offset, confirm)
+        self.engine.flusher.request(partition)
+        await future
+
+    def keep_recent(self, *, is_kept: bool) -> None:
+        """Whether there is memory for messages that can be read from their logs again."""
+        self.is_recent_kept = is_kept
+        if not is_kept:
+            for queue in self._hosted.values():
+                queue.forget_recent()
+
+    def bury(self, queue: HostedQueue, messages: Sequence[Message], reason: DeathReason) -> None:
+        """Send dead letters to where the queue wants them. What cannot be kept is reported and left out."""
+        bury(self, queue, messages, reason)
+
+
+def _first_facts(salt: bytes) -> list[Fact]:
+    """What RabbitMQ starts with: one virtual host, and a guest who may do everything from this machine."""
+    return [
+        VirtualHost(name=DEFAULT_VHOST),
+        User(
+            name=GUEST,
+            password_hash=hash_password(GUEST.encode(), salt),
+            tags=("administrator",),
+        ),
+        Permission(user=GUEST, vhost=DEFAULT_VHOST, configure=".*", write=".*", read=".*"),
+    ]

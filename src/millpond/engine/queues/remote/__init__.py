@@ -1,0 +1,1 @@
+"""Queues that another node hosts, as clients of this node use them."""

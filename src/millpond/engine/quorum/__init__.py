@@ -1,0 +1,1 @@
+"""The metadata quorum on this node: its log, its snapshots and the raft replica that is driven here."""

@@ -1,0 +1,463 @@
+"""The replicas on this node: roles that follow the metadata, followers that are served, who is in sync.
+
+A role changes in one step on the loop (``Partition.assume``); here is what follows from it: whom to fetch
+from, who is told that this node leads or does so no more. A leader answers fetches of followers, which is how
+it learns how far they are, and asks the controller to count those that have caught up and not to count those
+that have not for too long. It asks for many partitions at once, one question at a time; a question whose
+answer was lost is asked again, because nobody knows whether it was granted.
+
+High watermarks of partitions with other replicas are written down every few seconds and at the stop.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from millpond.base.errors import (
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    MillpondError,
+    NewLeaderElected,
+    NotLeader,
+    ShuttingDown,
+    UnknownTopic,
+    UnknownTopicId,
+)
+from millpond.base.ids import NodeId, Offset, TopicPartition
+from millpond.engine.partitions.deletions import Deletions
+from millpond.engine.partitions.waiters import ReadWaiter
+from millpond.engine.peers import (
+    AlterInSync,
+    InSyncChange,
+    InSyncResult,
+    ReplicaFetch,
+    ReplicaReads,
+)
+from millpond.engine.replication.fetchers import Fetchers, silent_link_ms
+from millpond.engine.replication.follower_reads import FollowerReads
+from millpond.engine.runtime.backoff import Backoff
+from millpond.log.log_dir import LogDir
+from millpond.replication.leadership import InSyncRequest
+from millpond.replication.partition import Change, Partition
+
+if TYPE_CHECKING:
+    from millpond.engine.node.node import Engine
+
+log = logging.getLogger(__name__)
+
+AskController = Callable[[AlterInSync], Awaitable[Sequence[InSyncResult]]]
+
+# The one selector of Kafka's that there is; without one everybody reads from the leader.
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+_TICK_MS_MAX = 1_000
+_RETRY_MS = 200
+# Directories made before others get their turn; a millisecond or a few.
+_PARTITIONS_A_TURN = 8
+# Before partitions that could not be opened are tried again; longer each time.
+_OPEN_AGAIN_MS_MIN = 5_000
+_OPEN_AGAIN_MS_MAX = 60_000
+# Partitions whose followers are looked at before others get their turn; a millisecond or two.
+_LOOKED_AT_A_TURN = 200
+# Wishes in one question; Kafka's own controllers take thousands.
+_WISHES_MAX = 1_000
+
+
+# The controller knows a newer state of the partition: the wish stands until it is heard of here.
+_OVERTAKEN = (
+    FencedLeaderEpoch,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    NewLeaderElected,
+    NotLeader,
+    UnknownTopic,
+    UnknownTopicId,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaReport:
+    """How the partitions that this node leads are off."""
+
+    leaders: int
+    followers: int
+    under_replicated: tuple[TopicPartition, ...]
+    under_min_isr: tuple[TopicPartition, ...]
+    at_min_isr: tuple[TopicPartition, ...]
+    # Partitions with a replica here that nobody leads.
+    leaderless: tuple[TopicPartition, ...]
+    # Replicas whose disk failed (nothing is written to them until it takes writes), or that could not be
+    # opened.
+    failed: tuple[TopicPartition, ...]
+
+
+class Replicas:
+    """What this node does for its replicas. Made before the start, told to begin at its end."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self.fetchers = Fetchers(engine)
+        # DeleteRecords that wait for followers.
+        self.deletions = Deletions(engine)
+        self._reads = FollowerReads(engine, self._on_follower)
+        # Whom to ask for other in-sync replicas; nobody on a node that is alone.
+        self.ask_controller: AskController | None = None
+        # Partitions led here that have other replicas.
+        self._led: dict[Partition, None] = {}
+        self._wishes: dict[Partition, InSyncRequest] = {}
+        self._is_asking = False
+        self._is_opening = False
+        self._written_ms = 0
+        self._open_again = Backoff(_OPEN_AGAIN_MS_MIN)
+        # Of each in-sync follower of what is led here: when it last fetched; when that was looked up.
+        self._fetched_ms: dict[NodeId, int] = {}
+        engine.topics.on_change = self.on_change
+        engine.desk.serve(ReplicaFetch, self.serve)
+
+    # --- life --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to follow, and to look after who is in sync."""
+        self.fetchers.start()
+        self._engine.tasks.keep(self._look_after, name="replicas")
+
+    def stop(self) -> None:
+        """Write down what only this node knows."""
+        self.write_high_watermarks()
+
+    async def _look_after(self) -> None:
+        while True:
+            lag_ms = self._engine.broker_setting("replica.lag.time.max.ms")
+            await asyncio.sleep(max(min(lag_ms // 2, _TICK_MS_MAX), 1) / 1000)
+            try:
+                await self._tick()
+            except MillpondError as error:
+                log.error("replicas: %s; trying again later", error)
+
+    async def _tick(self) -> None:
+        """What is due by the clock."""
+        engine = self._engine
+        fetched: dict[NodeId, int] = {}
+        for number, partition in enumerate(tuple(self._led), start=1):
+            if partition in self._led:
+                self._want(partition)
+                _note_fetches(partition, fetched)
+            if number % _LOOKED_AT_A_TURN == 0:
+                await asyncio.sleep(0)
+        self._fetched_ms = fetched
+        now_ms = engine.clock.monotonic_ms()
+        self.deletions.look_at_all()
+        every_ms = engine.broker_setting("replica.high.watermark.checkpoint.interval.ms")
+        if now_ms - self._written_ms >= every_ms:
+            self._written_ms = now_ms
+            self.write_high_watermarks()
+        if not engine.topics.failed_to_open:
+            self._open_again = Backoff(_OPEN_AGAIN_MS_MIN)
+        elif self._open_again.failures == 0:
+            self._open_again.extend(now_ms, _OPEN_AGAIN_MS_MAX)
+        elif now_ms >= self._open_again.until_ms:
+            self._open_again.extend(now_ms, _OPEN_AGAIN_MS_MAX)
+            self.retry_unopened()
+
+    def write_high_watermarks(self) -> None:
+        """For partitions that have other replicas; who is alone knows it from the log."""
+        offsets: dict[TopicPartition, Offset] = {
+            TopicPartition(one.topic, one.index): one.high_watermark
+            for one in self._engine.topics
+            if len(one.replicas) > 1
+        }
+        self._engine.log_dirs.write_high_watermarks(offsets)
+
+    # --- roles -------------------------------------------------------------------------------------
+
+    def on_change(self, partition: Partition, change: Change) -> None:
+        """A replica leads, follows or is gone."""
+        if partition.leadership is not None and not partition.is_retired:
+            self._led[partition] = None
+        else:
+            self._led.pop(partition, None)
+            self._wishes.pop(partition, None)
+        self.deletions.look(partition)
+        if change in {Change.LEADS, Change.FOLLOWS}:
+            self._engine.placements.note(TopicPartition(partition.topic, partition.index))
+        match change:
+            case Change.LEADS:
+                self.fetchers.leave(partition)
+                self._reads.wake(partition)
+                self._engine.tell_leadership(partition, True)
+            case Change.FOLLOWS:
+                self._follow(partition)
+            case Change.HANDED_OVER:
+                self._engine.tell_leadership(partition, False)
+                self._follow(partition)
+            case Change.GONE:
+                self.fetchers.leave(partition)
+                self._engine.tell_leadership(partition, False)
+            case Change.ADJUSTED | Change.NOTHING:
+                pass
+
+    def _follow(self, partition: Partition) -> None:
+        if self._engine.disk.is_shut(partition):
+            self.fetchers.leave(partition)  # until its directory is back
+        else:
+            self.fetchers.follow(partition)
+
+    def on_directory_offline(self, log_dir: LogDir) -> None:
+        """A log directory takes no writes: its replicas do not follow. What they lead, others will when the
+        controller has heard of it.
+        """
+        for partition in self._lying_in(log_dir):
+            self.fetchers.leave(partition)
+
+    def on_directory_online(self, log_dir: LogDir) -> None:
+        """It takes writes again: its replicas catch up."""
+        for partition in self._lying_in(log_dir):
+            if not partition.is_leader and not partition.is_retired:
+                self.fetchers.follow(partition)
+        self.retry_unopened()
+
+    def _lying_in(self, log_dir: LogDir) -> list[Partition]:
+        return [
+            one
+            for one in self._engine.topics
+            if TopicPartition(one.topic, one.index) in log_dir.logs
+        ]
+
+    def retry_unopened(self) -> None:
+        """Try to open the partitions that could not be opened, at the start or when they were made, soon."""
+        self._engine.topics.try_again()
+        self.open_waiting()
+
+    def open_waiting(self) -> None:
+        """Make the directories of replicas that are new here, soon."""
+        if self._is_opening or not self._engine.topics.has_waiting or not self._engine.running:
+            return
+        self._is_opening = True
+        try:
+            self._engine.tasks.spawn(self._open_waiting(), name="open partitions")
+        except ShuttingDown:
+            self._is_opening = False
+
+    async def _open_waiting(self) -> None:
+        try:
+            for number, opened in enumerate(self._engine.topics.open_waiting(), start=1):
+                if opened is not None and opened.own_end < opened.log.end_offset:
+                    # A log that was recovered: what is in it counts when it is known to be on the disk.
+                    self._engine.flusher.request(opened)
+                if number % _PARTITIONS_A_TURN == 0:
+                    await asyncio.sleep(0)
+        finally:
+            self._is_opening = False
+
+    # --- followers -----------------------------------------------------------------------------------
+
+    async def serve(self, request: ReplicaFetch) -> ReplicaReads:
+        """Answer a follower: at once if there is news for it, otherwise when there is or its time is over."""
+        return await self._reads.serve(request)
+
+    def on_start_moved(self, partition: Partition) -> None:
+        """Retention took the oldest records: the other replicas hear of it with the next fetch."""
+        if partition.is_leader:
+            self.deletions.begin(partition)
+        else:
+            self.fetchers.on_start_moved(partition)
+
+    def _on_follower(self, partition: Partition, node: NodeId) -> None:
+        self.deletions.look(partition)
+        if node not in partition.isr:
+            self._want(partition)
+
+    def send_readers_away(self) -> None:
+        """This node may lead no longer: clients that wait here for records ask again, and hear so. Queues and
+        coordinators stay as they are until the metadata say that others lead.
+        """
+        for partition in tuple(self._led):
+            for watcher in tuple(partition.watchers):
+                if isinstance(watcher, ReadWaiter):
+                    watcher.on_gone()
+
+    def nearest(self, partition: Partition, rack: str, offset: Offset) -> NodeId:
+        """Which replica a reader in this rack should read: the leader's, unless an in-sync one is nearer."""
+        selector = self._engine.broker_setting("replica.selector.class")
+        me = partition.node_id
+        if selector != RACK_AWARE_SELECTOR or partition.leadership is None:
+            return me
+        brokers = self._engine.image.brokers
+        near = [
+            one
+            for one in partition.leadership.followers.values()
+            if one.node_id in partition.isr
+            and one.log_start <= offset <= one.end_offset
+            and (broker := brokers.get(one.node_id)) is not None
+            and broker.rack == rack
+            and not broker.fenced
+        ]
+        if not near or self._engine.node.rack == rack:
+            return me
+        return max(near, key=lambda one: (one.end_offset, one.caught_up_ms)).node_id
+
+    def silent_followers(self) -> tuple[NodeId, ...]:
+        """Nodes that are in sync for what is led here and have not fetched for too long."""
+        now_ms = self._engine.clock.monotonic_ms()
+        stalls = self._engine.loop_watch.stalls
+        limit_ms = silent_link_ms(self._engine)
+        return tuple(
+            sorted(
+                node
+                for node, fetched_ms in self._fetched_ms.items()
+                if stalls.silent_ms(max(fetched_ms, self._reads.fetched_ms(node)), now_ms)
+                >= limit_ms
+            )
+        )
+
+    # --- who is in sync ------------------------------------------------------------------------------
+
+    def _want(self, partition: Partition) -> None:
+        wish = partition.wanted_in_sync(self._engine.clock.monotonic_ms())
+        if wish is None:
+            return
+        if self.ask_controller is None:
+            partition.on_wish_refused(wish)
+            return
+        log.debug(
+            "partition=%s-%d epoch=%d: in sync are %s, should be %s",
+            partition.topic,
+            partition.index,
+            wish.leader_epoch,
+            list(partition.isr),
+            list(wish.isr),
+        )
+        self._wishes[partition] = wish
+        if not self._is_asking:
+            self._is_asking = True
+            try:
+                self._engine.tasks.keep(self._ask, name="in-sync replicas")
+            except ShuttingDown:
+                self._is_asking = False
+
+    async def _ask(self) -> None:
+        while self._wishes:
+            wishes = dict(list(self._wishes.items())[:_WISHES_MAX])
+            if not await self._ask_for(wishes):
+                await asyncio.sleep(_RETRY_MS / 1000)
+        self._is_asking = False
+
+    async def _ask_for(self, wishes: dict[Partition, InSyncRequest]) -> bool:
+        """Whether the controller answered, for all of them."""
+        assert self.ask_controller is not None
+        engine = self._engine
+        request = AlterInSync(
+            node_id=engine.node.node_id,
+            broker_epoch=engine.broker_epoch,
+            changes=tuple(_change(partition, wish) for partition, wish in wishes.items()),
+        )
+        try:
+            results = await self.ask_controller(request)
+        except MillpondError as error:
+            log.info("in-sync replicas of %d partitions wait: %s", len(wishes), error)
+            self._forget_overtaken()
+            return False
+        answers = {(result.topic_id, result.partition): result for result in results}
+        were = {partition: partition.isr for partition in wishes}
+        for partition, wish in wishes.items():
+            result = answers.get((partition.topic_id, partition.index))
+            if result is not None:
+                self._on_result(partition, wish, result)
+        _say_in_sync(were)
+        self._forget_overtaken()
+        return not any(self._wishes.get(one) is wish for one, wish in wishes.items())
+
+    def _on_result(self, partition: Partition, wish: InSyncRequest, result: InSyncResult) -> None:
+        error = result.error
+        if error is None:
+            if result.leader_epoch == wish.leader_epoch:
+                partition.on_wish_granted(
+                    wish, partition_epoch=result.partition_epoch, isr=result.isr
+                )
+        else:
+            log.info(
+                "partition=%s-%d epoch=%d: %s are not taken for in sync: %s",
+                partition.topic,
+                partition.index,
+                wish.leader_epoch,
+                list(wish.isr),
+                error,
+            )
+            if isinstance(error, IneligibleReplica):
+                partition.on_wish_refused(wish)
+            elif not isinstance(error, _OVERTAKEN):
+                return  # asked again
+        if self._wishes.get(partition) is wish:
+            del self._wishes[partition]
+
+    def _forget_overtaken(self) -> None:
+        """Wishes that newer metadata have settled."""
+        for partition, wish in list(self._wishes.items()):
+            leadership = partition.leadership
+            if leadership is None or leadership.wish is not wish:
+                del self._wishes[partition]
+
+    # --- for people ----------------------------------------------------------------------------------
+
+    def report(self) -> ReplicaReport:
+        """How the replicas here are off."""
+        here = list(self._engine.topics)
+        led = [one for one in here if one.is_leader]
+        return ReplicaReport(
+            leaders=len(led),
+            followers=len(here) - len(led),
+            under_replicated=_names(one for one in led if len(one.isr) < len(one.replicas)),
+            under_min_isr=_names(one for one in led if one.is_under_min_isr),
+            at_min_isr=_names(
+                one for one in led if len(one.replicas) > 1 and len(one.isr) == one.min_isr
+            ),
+            leaderless=_names(one for one in here if one.leader < 0),
+            failed=(
+                *_names(one for one in here if one.log.failure is not None),
+                *self._engine.topics.failed_to_open,
+            ),
+        )
+
+
+def _note_fetches(partition: Partition, fetched: dict[NodeId, int]) -> None:
+    """When its in-sync followers last fetched: for all partitions at once, so the latest counts."""
+    leadership = partition.leadership
+    if leadership is not None:
+        for node, follower in leadership.followers.items():
+            if node in partition.isr:
+                fetched[node] = max(follower.fetched_ms, fetched.get(node, follower.fetched_ms))
+
+
+def _names(partitions: Iterable[Partition]) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(one.topic, one.index) for one in partitions)
+
+
+def _say_in_sync(were: dict[Partition, tuple[NodeId, ...]]) -> None:
+    """One line for each node, however many partitions it is about."""
+    came: Counter[NodeId] = Counter()
+    went: Counter[NodeId] = Counter()
+    for partition, before in were.items():
+        came.update(set(partition.isr) - set(before))
+        went.update(set(before) - set(partition.isr))
+    for node, count in sorted(came.items()):
+        log.info("node %d is in sync in %d more partitions that are led here", node, count)
+    for node, count in sorted(went.items()):
+        log.warning(
+            "node %d is not in sync any more in %d partitions that are led here", node, count
+        )
+
+
+def _change(partition: Partition, wish: InSyncRequest) -> InSyncChange:
+    return InSyncChange(
+        topic_id=partition.topic_id,
+        partition=partition.index,
+        leader_epoch=wish.leader_epoch,
+        partition_epoch=wish.partition_epoch,
+        isr=wish.isr,
+        broker_epochs=wish.broker_epochs,
+    )

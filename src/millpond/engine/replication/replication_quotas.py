@@ -1,0 +1,80 @@
+"""Limits on what replicas that are catching up may take, so that moving partitions leaves room for clients.
+
+``leader.replication.throttled.rate`` bounds what this node sends to them, and
+``follower.replication.throttled.rate`` what it takes, in bytes a second. Topics name the replicas that are
+meant (``…throttled.replicas``: ``*``, or pairs of partition and node). A replica that is in sync is never
+held back: acknowledgements wait for it.
+"""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from millpond.base.ids import NodeId
+from millpond.engine.limits.quota_rates import SampledRate
+from millpond.log.config import LONG_MAX
+from millpond.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from millpond.engine.node.node import Engine
+
+_SETTINGS = {
+    "leader": ("leader.replication.throttled.rate", "leader.replication.throttled.replicas"),
+    "follower": ("follower.replication.throttled.rate", "follower.replication.throttled.replicas"),
+}
+
+# A second each, as Kafka's replication.quota.window.* have it.
+_WINDOWS, _WINDOW_MS = 11, 1_000
+
+
+class ReplicationQuota:
+    """One direction: what leaders here send, or what followers here take."""
+
+    def __init__(self, engine: "Engine", side: str) -> None:
+        self._engine = engine
+        self._rate_setting, self._replicas_setting = _SETTINGS[side]
+        self._rate = SampledRate(samples=_WINDOWS, window_ms=_WINDOW_MS)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether anybody may be held back at all."""
+        return self._limit < LONG_MAX
+
+    def note(self, partition: Partition, size: int) -> None:
+        """So many bytes went over the wire."""
+        if size and self._limit < LONG_MAX and self._is_meant(partition):
+            self._rate.record(size, self._engine.clock.monotonic_ms())
+
+    def holds_back(self, partition: Partition, follower: NodeId) -> bool:
+        """Whether this follower gets nothing of the partition now."""
+        limit = self._limit
+        return (
+            limit < LONG_MAX
+            and follower not in partition.isr
+            and self._is_meant(partition)
+            and self._rate.measure(self._engine.clock.monotonic_ms())[0] > limit
+        )
+
+    @property
+    def _limit(self) -> int:
+        limit: int = self._engine.broker_setting(self._rate_setting)
+        return limit
+
+    def _is_meant(self, partition: Partition) -> bool:
+        text = self._engine.image.topic_config(partition.topic).get(self._replicas_setting)
+        if not text:
+            return False
+        meant = _replicas(text)
+        return meant is None or (partition.index, partition.node_id) in meant
+
+
+@lru_cache(maxsize=256)
+def _replicas(text: str) -> frozenset[tuple[int, NodeId]] | None:
+    """The pairs in "0:1,3:2"; None for all. What cannot be read is nobody."""
+    if text.strip() == "*":
+        return None
+    pairs = set()
+    for part in text.split(","):
+        index, _, node = part.strip().partition(":")
+        if index.isdigit() and node.isdigit():
+            pairs.add((int(index), int(node)))
+    return frozenset(pairs)

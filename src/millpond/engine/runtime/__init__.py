@@ -1,0 +1,1 @@
+"""Threads, tasks, deadlines and the shares of the event loop."""

@@ -1,0 +1,1 @@
+"""Hosts share groups: acquisition of records and the state of share partitions."""

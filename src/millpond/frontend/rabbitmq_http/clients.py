@@ -1,0 +1,209 @@
+"""Who uses the cluster: rows of connections, channels and consumers, of this node and of all others; how to
+end connections, wherever they are.
+
+Each node makes the rows of its own clients; who is asked for a list asks the others for theirs. One that does
+not answer in time is left out, as RabbitMQ leaves out what a node does not tell.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+from millpond.base import limits
+from millpond.base.errors import InvalidRequest, MillpondError
+from millpond.base.ids import NodeId
+from millpond.engine.peers import CloseConnections, ListClients, Peers
+from millpond.frontend.amqp.channel import Channel
+from millpond.frontend.amqp.session import AmqpSession
+from millpond.frontend.rabbitmq_http.context import HandlerContext
+from millpond.frontend.rabbitmq_http.http import as_json
+from millpond.frontend.rabbitmq_http.node import node_rows
+
+log = logging.getLogger(__name__)
+
+Row: TypeAlias = dict[str, Any]
+
+
+async def everywhere(desk: HandlerContext, what: str) -> list[Row]:
+    """The rows of all nodes."""
+    engine = desk.frontend.engine
+    rows = list(_ROWS[what](desk))
+    peers = engine.peers
+    others = [node for node in engine.image.brokers if node != engine.node.node_id]
+    if peers is not None and others:
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(_of_node(peers, node, what)) for node in sorted(others)]
+        for one in asked:
+            rows += one.result()
+    return rows
+
+
+async def _of_node(peers: Peers, node: NodeId, what: str) -> list[Row]:
+    try:
+        answer = await peers.call(
+            node, ListClients(what=what), timeout_ms=limits.MANAGEMENT_PEER_ANSWER_MS_MAX
+        )
+    except MillpondError as error:
+        log.info("node %d does not say its %s: %s", node, what, error)
+        return []
+    rows: list[Row] = json.loads(answer)
+    return rows
+
+
+def tell(desk: HandlerContext, request: ListClients) -> bytes:
+    """The rows of this node, for another one."""
+    rows = _ROWS.get(request.what)
+    if rows is None:
+        raise InvalidRequest(f"nobody lists {request.what!r}")
+    return as_json(list(rows(desk)))
+
+
+def connection_rows(desk: HandlerContext) -> Iterator[Row]:
+    """Every connection to this node."""
+    for session in desk.sessions:
+        yield connection_row(desk, session)
+
+
+def connection_row(desk: HandlerContext, session: AmqpSession) -> Row:
+    host, port = _end(session.local)
+    peer_host, peer_port = _end(session.peer)
+    wire = session.wire
+    return {
+        "auth_mechanism": wire.mechanism,
+        "channel_max": wire.channel_max,
+        "channels": len(session.channels),
+        "client_properties": wire.client_properties,
+        "connected_at": session.connected_ms,
+        "frame_max": wire.frame_max,
+        "host": host,
+        "name": session.shown_name,
+        "node": desk.node,
+        # Certificates are looked at when a connection is made, and not kept.
+        "peer_cert_issuer": None,
+        "peer_cert_subject": None,
+        "peer_cert_validity": None,
+        "peer_host": peer_host,
+        "peer_port": peer_port,
+        "port": port,
+        "protocol": "AMQP 0-9-1",
+        "recv_oct": session.received_bytes,
+        "send_oct": session.outbox.sent_bytes,
+        "ssl": session.is_encrypted,
+        "ssl_cipher": None,
+        "ssl_hash": None,
+        "ssl_key_exchange": None,
+        "ssl_protocol": None,
+        "state": "running",
+        "timeout": wire.heartbeat_s,
+        "type": "network",
+        "user": session.user,
+        "user_who_performed_action": session.user,
+        "vhost": session.vhost,
+    }
+
+
+def channel_rows(desk: HandlerContext) -> Iterator[Row]:
+    """Every channel of this node's connections."""
+    for session in desk.sessions:
+        for number in sorted(session.channels):
+            yield _channel(desk, session, session.channels[number])
+
+
+def _end(place: str) -> tuple[str, int]:
+    """Host and port of one end of a connection."""
+    host, _colon, port = place.rpartition(":")
+    return host or place, int(port) if port.isdecimal() else 0
+
+
+def _channel(desk: HandlerContext, session: AmqpSession, channel: Channel) -> Row:
+    return {
+        "confirm": channel.confirms is not None,
+        "connection_details": _connection_details(session),
+        "consumer_count": len(channel.consumers),
+        "global_prefetch_count": channel.deliveries.prefetch,
+        "messages_unacknowledged": len(channel.deliveries),
+        "name": f"{session.shown_name} ({channel.number})",
+        "node": desk.node,
+        "number": channel.number,
+        "prefetch_count": channel.prefetch,
+        "state": "running",
+        "transactional": channel.transaction is not None,
+        "user": session.user,
+        "user_who_performed_action": session.user,
+        "vhost": session.vhost,
+    }
+
+
+def _connection_details(session: AmqpSession) -> Row:
+    host, port = _end(session.peer)
+    return {"name": session.shown_name, "peer_host": host, "peer_port": port}
+
+
+def consumer_rows(desk: HandlerContext) -> Iterator[Row]:
+    """Every consumer of this node's connections."""
+    for session in desk.sessions:
+        for channel in session.channels.values():
+            for queue, consumer in channel.consumers.values():
+                place = queue.queue
+                yield {
+                    "ack_required": not consumer.no_ack,
+                    "active": True,
+                    "activity_status": "up",
+                    "arguments": consumer.arguments,
+                    "channel_details": {
+                        "connection_name": session.shown_name,
+                        "name": f"{session.shown_name} ({channel.number})",
+                        "node": desk.node,
+                        "number": channel.number,
+                        "peer_host": _end(session.peer)[0],
+                        "peer_port": _end(session.peer)[1],
+                        "user": session.user,
+                    },
+                    "consumer_tag": consumer.tag,
+                    "exclusive": consumer.exclusive,
+                    "prefetch_count": consumer.prefetch,
+                    "queue": {"name": place.name, "vhost": place.vhost},
+                }
+
+
+def attempt_rows(desk: HandlerContext) -> Iterator[Row]:
+    """Logins at this node."""
+    for row in desk.frontend.logins.attempts.rows():
+        yield {**row, "node": desk.node}
+
+
+_ROWS: dict[str, Callable[[HandlerContext], Iterator[Row]]] = {
+    "connections": connection_rows,
+    "channels": channel_rows,
+    "consumers": consumer_rows,
+    "auth_attempts": attempt_rows,
+    "nodes": node_rows,
+}
+
+
+async def close(desk: HandlerContext, rows: list[Row], reason: str) -> None:
+    """End these connections, each at the node that has it. Raises a ``MillpondError``."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        names.setdefault(row["node"], []).append(row["name"])
+    engine = desk.frontend.engine
+    for node in engine.image.brokers:
+        here = names.get(desk.node_name(node), ())
+        if here and node == engine.node.node_id:
+            close_here(desk, CloseConnections(names=tuple(here), reason=reason))
+        elif here and engine.peers is not None:
+            await engine.peers.call(
+                node,
+                CloseConnections(names=tuple(here), reason=reason),
+                timeout_ms=limits.MANAGEMENT_PEER_ANSWER_MS_MAX,
+            )
+
+
+def close_here(desk: HandlerContext, request: CloseConnections) -> int:
+    """End connections to this node; how many of them there were."""
+    found = [session for session in desk.sessions if session.shown_name in request.names]
+    for session in found:
+        session.force_close(request.reason)
+    return len(found)

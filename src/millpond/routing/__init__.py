@@ -1,0 +1,1 @@
+"""Indexes of bindings: topic patterns and headers."""
