@@ -1,18 +1,14 @@
 """AMQP 0-9-1 on a node: its front-end, its plug-ins, tokens, and the watch over memory and disk."""
 
-import asyncio
 import logging
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from millpond.engine.limits.pressure import PressureWatch
 from millpond.frontend.amqp.frontend import AmqpFrontend
-from millpond.server.amqp_transport import AmqpConnection
 from millpond.server.exchange_plugins import load_exchange_types
-from millpond.server.listeners import BoundListener
 from millpond.server.protocols import AMQP
-from millpond.server.services import OpenProtocol, Services
+from millpond.server.services import Services, StreamProtocol
+from millpond.server.stream_transport import Origin, Session, StreamTransport
 
 if TYPE_CHECKING:
     from millpond.frontend.amqp.logins import Verifier
@@ -20,12 +16,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class OpenAmqp(OpenProtocol):
+class OpenAmqp(StreamProtocol):
     """Opened from ``services``, on every node of a cluster: each may come to host queues."""
 
+    has_heartbeats = True
+
     def __init__(self, services: Services) -> None:
+        super().__init__(services)
         load_exchange_types(services.settings.values["amqp.exchange.types"])
-        self._services = services
         self.frontend = AmqpFrontend(services.engine, _verifier(services), services.memory)
 
     async def start(self) -> None:
@@ -42,15 +40,14 @@ class OpenAmqp(OpenProtocol):
         self.frontend.watch = watch
         engine.tasks.spawn(watch.watch_forever(), name="memory and disk")
 
-    def accept(self, listener: BoundListener) -> Callable[[], asyncio.BaseProtocol]:
-        services = self._services
-        accept = partial(AmqpConnection, self.frontend, services.connections, services.turns)
-        if not listener.is_tls:
-            return accept
-        from millpond.server.tls import certified_name
-
-        kind = services.settings.values["ssl_cert_login_from"]
-        return partial(accept, partial(certified_name, kind=kind))
+    def session(self, writer: StreamTransport, origin: Origin) -> Session:
+        return self.frontend.session(
+            writer,
+            peer=origin.peer,
+            local=origin.local,
+            certified_name=origin.certified_name,
+            is_encrypted=origin.is_encrypted,
+        )
 
     def stop(self) -> None:
         self.frontend.stop()

