@@ -1,4 +1,4 @@
-"""``millpond consume``: read a topic, all that is there or for ever, alone or as a member of a group."""
+"""``millpond kafka consume``: read a topic, once or for ever, alone or as a member of a group."""
 
 import asyncio
 import json
@@ -123,17 +123,17 @@ async def consume(
     JSON.
 
     \b
-    millpond consume orders --max 10 --print key --print offsets
-    millpond consume orders --follow --json | jq .value
-    millpond consume orders --from 2026-01-31T12:00:00Z
-    millpond consume orders --group billing --from-beginning --follow
+    millpond kafka consume orders --max 10 --print key --print offsets
+    millpond kafka consume orders --follow --json | jq .value
+    millpond kafka consume orders --from 2026-01-31T12:00:00Z
+    millpond kafka consume orders --group billing --from-beginning --follow
     """
     if start is not None and from_beginning:
         raise click.UsageError("--from and --from-beginning both say where to begin: give one")
     if group is not None and (start is not None or partitions):
         raise click.UsageError(
             "--group goes on where the group is, in the partitions that it gets: leave out --from and"
-            " --partition (`millpond group reset` moves a group)"
+            " --partition (`millpond kafka group reset` moves a group)"
         )
     printer = _Printer(
         key_format=key_format, value_format=value_format, shown=shown, as_json=as_json

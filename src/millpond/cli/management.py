@@ -147,7 +147,7 @@ class ManagementClient:
         if reason == "Not management user":
             return (
                 f"user {self._user} has no tag that lets it administer; "
-                f"an administrator gives it one: millpond user tags {self._user} management"
+                f"an administrator gives it one: millpond amqp user tags {self._user} management"
             )
         return reason.replace("Validation failed\n\n", "").strip()
 

@@ -1,4 +1,4 @@
-"""``millpond produce``: write messages from arguments, a file or standard input, one for each line."""
+"""``millpond kafka produce``: write messages from arguments, a file or standard input, one for each line."""
 
 import asyncio
 import os
@@ -83,9 +83,9 @@ async def produce(
     """Write MESSAGES to TOPIC; without any, one message for each line of --file or standard input.
 
     \b
-    millpond produce orders 'two eggs' 'three eggs' --key breakfast
-    tail -F shop.log | millpond produce logs
-    millpond produce orders --file orders.txt --key-separator : --compression zstd
+    millpond kafka produce orders 'two eggs' 'three eggs' --key breakfast
+    tail -F shop.log | millpond kafka produce logs
+    millpond kafka produce orders --file a.txt --key-separator : --compression zstd
     """
     if messages and path is not None:
         raise click.UsageError("give messages or --file, not both")

@@ -118,7 +118,7 @@ KAFKA = WireProtocol(
     option="--listen",
     other_address="127.0.0.1:9192",
     serves_nodes=True,
-    example=Example("millpond topic list", "-b"),
+    example=Example("millpond kafka topic list", "-b"),
     open=_open_kafka,
 )
 AMQP = WireProtocol(
@@ -151,7 +151,7 @@ HTTP = WireProtocol(
     port_distance=10_000,
     has_logins=True,
     remark="RabbitMQ's management API",
-    example=Example("millpond queue list", "--management"),
+    example=Example("millpond amqp queue list", "--management"),
     open=_open_http,
 )
 

@@ -1,4 +1,4 @@
-"""Spark's progress as a consumer group, so that ``millpond group describe`` shows its lag like anybody's.
+"""Spark's progress as a consumer group, so that ``millpond kafka group describe`` shows its lag.
 
 ``show_as_group(spark, "localhost:9092", "etl")`` and every streaming query of the session that reads Kafka
 offsets, by this source or by the official connector, has its end offsets committed for the group after each

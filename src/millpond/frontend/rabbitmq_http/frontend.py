@@ -29,7 +29,7 @@ _NO_SCRIPT = (
     b"Get it from RabbitMQ:\n"
     b"  curl -fLO https://raw.githubusercontent.com/rabbitmq/rabbitmq-server/v%s/"
     b"deps/rabbitmq_management/bin/rabbitmqadmin\n"
-    b"or use `millpond queue`, `millpond exchange` and the other commands of Millpond.\n"
+    b"or use `millpond amqp queue`, `millpond amqp exchange` and the other commands of Millpond.\n"
 ) % API_VERSION.encode()
 
 
