@@ -85,7 +85,7 @@ async def produce(
     \b
     millpond kafka produce orders 'two eggs' 'three eggs' --key breakfast
     tail -F shop.log | millpond kafka produce logs
-    millpond kafka produce orders --file a.txt --key-separator : --compression zstd
+    millpond kafka produce orders --file orders.txt --key-separator :
     """
     if messages and path is not None:
         raise click.UsageError("give messages or --file, not both")

@@ -54,7 +54,7 @@ def list_users(client: ManagementClient, as_json: bool) -> None:
 def add(
     client: ManagementClient, name: str, new_password: str | None, tags: tuple[str, ...]
 ) -> int:
-    """Add a user, who may do nothing until `millpond amqp user permit` says so."""
+    """Add a user, who may do nothing until `user permit` says so."""
     if name in {row["name"] for row in client.get("users")}:
         complain(
             f"there is a user {name} already; `millpond amqp user passwd` changes the password"
