@@ -201,7 +201,7 @@ def management_command(
         type=click.FloatRange(min=0.1),
         default=15.0,
         show_default=True,
-        help="How long to wait for the broker.",
+        help="How long to wait.",
     )
     @functools.wraps(work)
     def command(

@@ -40,7 +40,7 @@ def _protocol_options(command: Callable[..., None]) -> Callable[..., None]:
     type=click.Path(path_type=Path),
     metavar="FILE",
     envvar="MILLPOND_CONFIG",
-    help="Settings from a TOML file or a Kafka server.properties.",
+    help="TOML, or Kafka's server.properties.",
 )
 @click.option(
     "-l",
@@ -48,7 +48,7 @@ def _protocol_options(command: Callable[..., None]) -> Callable[..., None]:
     "listen",
     multiple=True,
     metavar="ADDRESS",
-    help="Where to listen: host:port, or NAME://host:port; port 0 is any free one. May be repeated.",
+    help="[NAME://]host:port; may be repeated. Port 0 is any free one.",
 )
 @_protocol_options
 @click.option(
@@ -59,7 +59,7 @@ def _protocol_options(command: Callable[..., None]) -> Callable[..., None]:
     type=click.IntRange(min=1, max=16),
     default=None,
     metavar="N",
-    help="Run a cluster of N nodes on this machine, each a process with its own port and directory.",
+    help="A cluster of N processes on this machine.",
 )
 @click.option(
     "-s",
@@ -67,7 +67,7 @@ def _protocol_options(command: Callable[..., None]) -> Callable[..., None]:
     "assignments",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Any setting, by Kafka's name for it. May be repeated.",
+    help="Any setting; may be repeated.",
 )
 @click.option("--override", "kafka_overrides", multiple=True, metavar="NAME=VALUE", hidden=True)
 @click.option(
@@ -75,12 +75,12 @@ def _protocol_options(command: Callable[..., None]) -> Callable[..., None]:
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     envvar="MILLPOND_LOG_LEVEL",
-    show_default=True,
-    help="How much to say.",
+    metavar="LEVEL",
+    help="debug, info (default), warning or error.",
 )
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text",
-    envvar="MILLPOND_LOG_FORMAT", show_default=True, help="For people or for programs.",
+    envvar="MILLPOND_LOG_FORMAT", metavar="FORMAT", help="text (default), or json for programs.",
 )  # fmt: skip
 def up(
     *,
@@ -97,13 +97,10 @@ def up(
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM.
 
-    Without options: data in ./millpond-data, listening on 127.0.0.1:9092. Settings come, each winning over
-    the one before, from the FILE, from MILLPOND_* variables and from the options.
-    `millpond config list` shows what can be set.
-
-    With --nodes 3: three nodes that replicate to each other, on three ports from 9092 on, with their data in
-    ./millpond-data/node-1 and so on; with --amqp they also speak AMQP, on three ports from 5672 on. One node
-    of a cluster over several machines is a FILE with node.id, controller.quorum.voters and listeners in it.
+    Without options: data in ./millpond-data, listening on 127.0.0.1:9092. Settings (`millpond config list`)
+    come from the FILE, from MILLPOND_* variables and from the options; the later wins. With --nodes 3 there
+    are three nodes, on the next ports, with their data in ./millpond-data/node-1 and so on. A node of a
+    cluster over several machines is a FILE with node.id, controller.quorum.voters and listeners in it.
     """
     from millpond.server.collector import collect_seldom
 

@@ -127,8 +127,7 @@ AMQP = WireProtocol(
     schemes=(Scheme("AMQP", "amqp"), Scheme("AMQPS", "amqps", is_tls=True)),
     port=5672,
     option="--amqp",
-    option_help="Speak AMQP 0-9-1, too: at 127.0.0.1:5672, or at another host:port. RabbitMQ's management "
-    "API is then at that port + 10000 (15672).",
+    option_help="Serve AMQP 0-9-1, at 127.0.0.1:5672 or at ADDRESS.",
     other_address="127.0.0.1:5772",
     rival="a RabbitMQ",
     settings=("auth_backends", "auth_oauth2.", "amqp.oauth2."),
@@ -144,7 +143,7 @@ HTTP = WireProtocol(
     has_suffixes=False,
     port=15672,
     option="--http",
-    option_help="Where RabbitMQ's management API is, if not at AMQP's port + 10000.",
+    option_help="RabbitMQ's management API. Default: --amqp + 10000.",
     other_address="127.0.0.1:15772",
     rival="a RabbitMQ",
     requires="amqp",

@@ -142,7 +142,7 @@ def test_a_connection_beyond_a_limit_is_refused(
             assert await second.is_answered()
             third = await Client.connect(protocol, address)
             assert await third.rest() == b""
-            assert len(server.connections) == 2
+            await _until(lambda: len(server.connections) == 2)
             first.close()
             await _until(lambda: len(server.connections) == 1)
             fourth = await Client.connect(protocol, address)
