@@ -139,10 +139,6 @@ class AmqpFrontend:
                 case _:
                     session.writable.clear()
 
-    def connection_wait_ms(self, host: str) -> int:
-        """Count a new connection; for how long one too many for its address is to be kept waiting."""
-        return self.engine.quotas.connect(host, self.engine.clock.monotonic_ms())
-
     @property
     def is_low(self) -> bool:
         """Whether who publishes now is to be blocked."""

@@ -178,7 +178,7 @@ class KafkaFrontend:
         return self._fetch_bytes_max if self.stalled_bytes < limits.STALLED_BYTES_MAX else 0
 
     def connection_wait_ms(self, host: str) -> int:
-        """Count a new connection; for how long one too many for its address is to be kept waiting."""
+        """Count a new connection. Return for how long to delay the end of one that exceeds its quota."""
         return self.engine.quotas.connect(host, self.engine.clock.monotonic_ms())
 
     def session(

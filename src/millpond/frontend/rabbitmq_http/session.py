@@ -1,4 +1,4 @@
-"""Joins one socket to the management API: HTTP/1.1 by h11, one request at a time, everything within bounds.
+"""One connection to the management API: HTTP/1.1 by h11, one request at a time, everything within bounds.
 
 Requests whose answers take long take turns with the other connections (``engine/runtime/turns.py``), and
 bodies have their part of the memory of requests (``engine/limits/request_memory.py``).
@@ -10,8 +10,9 @@ silent for too long, and one that does not read its answer, are ended.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from http import HTTPStatus
-from typing import cast
+from typing import TYPE_CHECKING, Protocol
 
 import h11
 
@@ -19,29 +20,61 @@ from millpond.base import limits
 from millpond.base.errors import ShuttingDown
 from millpond.engine.limits.request_memory import Gathered, RequestMemory
 from millpond.engine.runtime.turns import SHORT_NS, Timed, Turns
-from millpond.frontend.rabbitmq_http.frontend import Management
 from millpond.frontend.rabbitmq_http.http import Refused, Request, Response
-from millpond.server.connections import Connections
-from millpond.server.sockets import keep_waiting, peer_of, tune
+
+if TYPE_CHECKING:
+    from millpond.frontend.rabbitmq_http.frontend import Management
 
 log = logging.getLogger(__name__)
 
 
-class HttpConnection(asyncio.Protocol):
-    """One accepted connection."""
+class Writer(Protocol):
+    """The side of a transport that a session needs."""
+
+    def writelines(self, buffers: Sequence[bytes]) -> None:
+        """Send, in order."""
+        ...
+
+    def pause_reading(self) -> None:
+        """Deliver no more bytes for now."""
+        ...
+
+    def resume_reading(self) -> None:
+        """Deliver bytes again."""
+        ...
+
+    def finish(self, seconds: float) -> None:
+        """Send what is left and no more, and read on until the client ends the connection, or for so long."""
+        ...
+
+    def close(self) -> None:
+        """Send what is left, then end the connection."""
+        ...
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        ...
+
+
+class HttpSession:
+    """One connection's requests. The transport calls it with bytes; it sends by its ``writer``."""
+
+    # No other connection is hurried by a request here.
+    is_awaited = False
 
     def __init__(
         self,
-        management: Management,
-        connections: Connections,
+        management: "Management",
+        writer: Writer,
         *,
-        turns: Turns | None = None,
-        memory: RequestMemory | None = None,
+        peer: str,
+        turns: Turns,
+        memory: RequestMemory,
     ) -> None:
         self._management = management
-        self._turns = turns or Turns()
-        self._gathered = Gathered(memory or RequestMemory(limits.MANAGEMENT_BODY_BYTES_MAX), self)
-        self._connections = connections
+        self._writer = writer
+        self._turns = turns
+        self._gathered = Gathered(memory, self)
         self._http = h11.Connection(
             h11.SERVER, max_incomplete_event_size=limits.MANAGEMENT_HEAD_BYTES_MAX
         )
@@ -53,82 +86,73 @@ class HttpConnection(asyncio.Protocol):
         self._answered_bytes = 0  # of the body of the request that is being answered
         self._waiting: Request | None = None  # a request that waits for its turn
         self._is_costly = False  # the last answer held the loop for long
-        self._is_known = False  # who sends it
+        self._is_known = False  # the user who sends the request
         self._is_over = False  # what comes now is thrown away
+        self._is_lost = False  # the socket is gone
+        self._is_held = False  # the socket is not read from
         self._late_bytes = 0
-        self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._answering: asyncio.Task[None] | None = None
         self._drained = asyncio.Event()
         self._drained.set()
-        self.touched = True
-        self.peer = "?"
-
-    @property
-    def is_writing(self) -> bool:
-        """Whether an answer that the client may count on has not left yet."""
-        if self._answering is not None or self._waiting is not None:
-            return True
-        return self._transport is not None and self._transport.get_write_buffer_size() > 0
-
-    # --- what the loop calls ---------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = stream = cast("asyncio.Transport", transport)
-        host, self.peer = peer_of(stream)
-        if not self._connections.admit(self, host):
-            self.abort()
-            return
-        if wait_ms := self._connections.wait_ms() or self._management.connection_wait_ms(host):
-            self._is_over = True
-            keep_waiting(stream, wait_ms, self.abort)
-            return
-        tune(stream)
+        self.peer = peer
         self._arm(limits.MANAGEMENT_REQUEST_S)
 
-    def data_received(self, data: bytes) -> None:
-        self.touched = True
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being answered, or waits for that."""
+        return self._answering is not None or self._waiting is not None
+
+    # --- what the transport calls ----------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> int:
+        """Take what came. Returns 0: what takes long is the answer, which is timed by itself."""
         if self._is_over:
             self._late_bytes += len(data)
             if self._late_bytes > limits.MANAGEMENT_LATE_BYTES_MAX:
-                self.abort()
-            return
+                self._writer.abort()
+            return 0
         if not self._has_begun:
             self._has_begun = True
             self._arm(limits.MANAGEMENT_REQUEST_S)
         self._http.receive_data(data)
         self._advance()
         self._note_memory()
+        return 0
 
     def eof_received(self) -> bool:
+        """The client may have sent all and still want its answer."""
         if self._is_over:
             return False
         self._http.receive_data(b"")
         self._advance()
-        # It may have said all and still want its answer.
-        return self._answering is not None or self._waiting is not None
+        return self.is_busy
 
     def pause_writing(self) -> None:
+        """The client does not read its answer."""
         self._drained.clear()
 
     def resume_writing(self) -> None:
+        """The client reads."""
         self._drained.set()
 
-    def connection_lost(self, error: Exception | None) -> None:
-        if error is not None and not isinstance(error, ConnectionError):
-            log.info("peer=%s: connection lost: %s", self.peer, error)
-        self._connections.leave(self)
+    def say_goodbye(self) -> None:
+        """HTTP has no word for that."""
+
+    def connection_lost(self) -> None:
+        """The socket is gone. An answer that is being made is thrown away."""
+        self._is_lost = True
         self._disarm()
         self._drained.set()
-        self._transport = self._waiting = None
+        self._waiting = None
         self._body = bytearray()
         self._gathered.forget()
 
     # --- a request ---------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """As far as what has come allows."""
-        while self._answering is None and self._waiting is None and self._transport is not None:
+        """Go as far as what has come allows."""
+        while not (self.is_busy or self._is_lost or self._is_over):
             try:
                 event = self._http.next_event()
             except h11.RemoteProtocolError as error:
@@ -147,7 +171,7 @@ class HttpConnection(asyncio.Protocol):
             elif isinstance(event, h11.EndOfMessage):
                 self._hand_over()
             elif isinstance(event, h11.ConnectionClosed):
-                self.close()
+                self._writer.close()
                 return
             else:
                 if self._http.they_are_waiting_for_100_continue:
@@ -167,7 +191,7 @@ class HttpConnection(asyncio.Protocol):
                     return
 
     def _is_stranger(self) -> bool:
-        """Whether the request that is coming is of nobody who is known; found out once for each."""
+        """Whether the request that is coming is of a user who cannot log in; found out once for each."""
         if not self._is_known:
             self._is_known = self._management.knows(self._request())
         return not self._is_known
@@ -190,8 +214,7 @@ class HttpConnection(asyncio.Protocol):
         request = self._request()
         self._head, self._body, self._is_known = None, bytearray(), False
         self._disarm()
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._hold(is_held=True)
         self._answered_bytes = len(request.body)
         if self._is_costly and self._turns.is_full(self):
             self._waiting = request
@@ -211,7 +234,7 @@ class HttpConnection(asyncio.Protocol):
                 self._answer(request), name=f"http {self.peer}"
             )
         except ShuttingDown:
-            self.abort()
+            self._writer.abort()
 
     async def _answer(self, request: Request) -> None:
         work = Timed(self._management.answer(request), self._turns.now_ns)
@@ -225,7 +248,7 @@ class HttpConnection(asyncio.Protocol):
                 await self._drained.wait()
         except TimeoutError:
             log.info("peer=%s: the client does not read its answer", self.peer)
-            self.abort()
+            self._writer.abort()
         finally:
             self._answering = None
             self._answered_bytes = 0
@@ -233,10 +256,10 @@ class HttpConnection(asyncio.Protocol):
 
     def _next(self) -> None:
         """The connection is free for another request, or is over."""
-        if self._transport is None:
+        if self._is_lost:
             return
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
-            self._transport.close()
+            self._writer.close()
             return
         self._http.start_next_cycle()
         self._has_begun = bool(self._http.trailing_data[0])
@@ -248,7 +271,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _note_memory(self) -> None:
         """Say what this connection holds, and read on if it may."""
-        if self._transport is None:
+        if self._is_lost:
             return
         self._gathered.note(len(self._body) + self._answered_bytes, self.missing_bytes)
         self._read_if_wanted()
@@ -266,7 +289,7 @@ class HttpConnection(asyncio.Protocol):
     @property
     def is_read(self) -> bool:
         """Whether no earlier request is being answered."""
-        return self._answering is None and self._waiting is None
+        return not self.is_busy
 
     def go_on(self) -> None:
         """There is memory for what comes next."""
@@ -276,15 +299,19 @@ class HttpConnection(asyncio.Protocol):
     def give_up(self, reason: str) -> None:
         """The client keeps memory that others wait for."""
         log.info("peer=%s: %s", self.peer, reason)
-        self.abort()
+        self._writer.abort()
 
     def _read_if_wanted(self) -> None:
-        if self._transport is None or self._transport.is_closing():
-            return
-        if self.is_read and not self._gathered.is_short:
-            self._transport.resume_reading()
-        else:
-            self._transport.pause_reading()
+        if not self._is_lost:
+            self._hold(is_held=not self.is_read or self._gathered.is_short)
+
+    def _hold(self, *, is_held: bool) -> None:
+        if is_held != self._is_held:
+            self._is_held = is_held
+            if is_held:
+                self._writer.pause_reading()
+            else:
+                self._writer.resume_reading()
 
     # --- answers -----------------------------------------------------------------------------------
 
@@ -297,23 +324,16 @@ class HttpConnection(asyncio.Protocol):
         )
 
     def _refuse(self, status: int, error: str, reason: str) -> None:
-        """Answer what cannot be read any further, and hang up.
-
-        A socket that is closed with bytes unread takes the answer with it, so they are read for a while.
-        """
+        """Answer a request that is not read any further, and end the connection."""
         log.info("peer=%s: %s", self.peer, reason)
         if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             self._send(Refused(status, error, reason).response, is_last=True)
         self._is_over = True
-        if self._transport is not None:
-            self._disarm()
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(limits.MANAGEMENT_LATE_S, self.abort)
-            if self._transport.can_write_eof():
-                self._transport.write_eof()
+        self._disarm()
+        self._writer.finish(limits.MANAGEMENT_LATE_S)
 
     def _send(self, response: Response, *, is_head: bool = False, is_last: bool = False) -> None:
-        if self._transport is None:
+        if self._is_lost:
             return
         headers = [
             ("content-length", str(len(response.body))),
@@ -334,24 +354,14 @@ class HttpConnection(asyncio.Protocol):
 
     def _write(self, event: h11.Event) -> None:
         data = self._http.send(event)
-        if data and self._transport is not None:
-            self._transport.write(data)
+        if data and not self._is_lost:
+            self._writer.writelines((data,))
 
-    # --- life --------------------------------------------------------------------------------------
-
-    def close(self) -> None:
-        """Send what is left, then end the connection."""
-        if self._transport is not None and self._answering is None:
-            self._transport.close()
-
-    def abort(self) -> None:
-        """End the connection at once; what is not sent is lost."""
-        if self._transport is not None:
-            self._transport.abort()
+    # --- time --------------------------------------------------------------------------------------
 
     def _arm(self, seconds: int) -> None:
         self._disarm()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self.close)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._writer.close)
 
     def _disarm(self) -> None:
         if self._timer is not None:

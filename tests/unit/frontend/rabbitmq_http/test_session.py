@@ -20,14 +20,15 @@ from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.rabbitmq_http.context import ListenerInfo
 from millpond.frontend.rabbitmq_http.frontend import Management
 from millpond.frontend.rabbitmq_http.http import Response
+from millpond.frontend.rabbitmq_http.session import HttpSession
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
 from millpond.log.storage import FileStorage
 from millpond.metadata.configs import BrokerConfig
 from millpond.server.clock import SystemClock
 from millpond.server.connections import Connections
-from millpond.server.http_transport import HttpConnection
 from millpond.server.rng import SystemRng
+from millpond.server.stream_transport import Origin, StreamTransport
 
 LOGIN = b"Authorization: Basic " + base64.b64encode(b"guest:guest") + b"\r\n"
 
@@ -86,9 +87,15 @@ async def served(
         management = Management(
             frontend, lambda: [ListenerInfo(protocol="amqp", host="127.0.0.1", port=5672)]
         )
+        turns = turns or Turns()
+        memory = memory or RequestMemory(limits.MANAGEMENT_BODY_BYTES_MAX)
+
+        def session(writer: StreamTransport, origin: Origin) -> HttpSession:
+            return management.session(writer, peer=origin.peer, turns=turns, memory=memory)
+
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: HttpConnection(management, connections, turns=turns, memory=memory),
+            lambda: StreamTransport(session, connections, turns, quota_wait_ms=lambda _host: 0),
             "127.0.0.1",
             0,
         )
@@ -250,9 +257,9 @@ def test_who_is_silent_after_an_answer_is_left(monkeypatch: pytest.MonkeyPatch) 
 
 def test_who_does_not_read_the_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MANAGEMENT_IDLE_S", 0)
-    send = HttpConnection._send
+    send = HttpSession._send
 
-    def unread(connection: HttpConnection, response: Response, *, is_head: bool = False) -> None:
+    def unread(connection: HttpSession, response: Response, *, is_head: bool = False) -> None:
         send(connection, response, is_head=is_head)
         connection.pause_writing()
 
@@ -262,7 +269,7 @@ def test_who_does_not_read_the_answer_is_left(monkeypatch: pytest.MonkeyPatch) -
             await one.answer()
             assert await one.is_ended()
 
-    monkeypatch.setattr(HttpConnection, "_send", unread)
+    monkeypatch.setattr(HttpSession, "_send", unread)
     run(story())
 
 

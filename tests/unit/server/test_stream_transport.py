@@ -1,16 +1,15 @@
 """One socket: publishers take turns, who comes too often waits, and a certificate names its user."""
 
 import asyncio
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import cast
 
 import pytest
 
 from millpond.engine.runtime.turns import LITTLE_BYTES, Turns
-from millpond.frontend.amqp.frontend import AmqpFrontend
-from millpond.server import amqp_transport
-from millpond.server.amqp_transport import AmqpConnection, gathered
+from millpond.server import stream_transport
 from millpond.server.connections import Connections
+from millpond.server.stream_transport import Origin, StreamTransport, gathered
 from tests.support.virtual_loop import run
 
 
@@ -24,6 +23,12 @@ class Session:
         self.heard.append(data)
         return data.count(b".")
 
+    def eof_received(self) -> bool:
+        return False
+
+    def say_goodbye(self) -> None:
+        pass
+
     def pause_writing(self) -> None:
         pass
 
@@ -35,27 +40,18 @@ class Session:
 
 
 class Frontend:
-    """Its node's quota of connections lets somebody in at once, or after ``wait_ms``."""
+    """Makes one session. Its node's quota of connections admits a client at once, or after ``wait_ms``."""
 
     def __init__(self, wait_ms: int = 0) -> None:
         self.made = Session()
         self.name = "?"
-        self.engine = SimpleNamespace(quotas=SimpleNamespace(limits_connections=True))
         self._wait_ms = wait_ms
 
     def connection_wait_ms(self, _host: str) -> int:
         return self._wait_ms
 
-    def session(
-        self,
-        _writer: object,
-        *,
-        peer: str,
-        local: str,
-        certified_name: str,
-        is_encrypted: bool,
-    ) -> Session:
-        self.name = certified_name
+    def session(self, _writer: object, origin: Origin) -> Session:
+        self.name = origin.certified_name
         return self.made
 
 
@@ -106,13 +102,24 @@ class Stream(asyncio.Transport):
         pass
 
 
-def made_by(frontend: Frontend, turns: Turns | None = None) -> AmqpConnection:
-    return AmqpConnection(
-        cast("AmqpFrontend", frontend), cast("Connections", Everybody()), turns or Turns()
+def made_by(
+    frontend: Frontend,
+    turns: Turns | None = None,
+    name_of: Callable[[asyncio.Transport], str] | None = None,
+    *,
+    has_heartbeats: bool = False,
+) -> StreamTransport:
+    return StreamTransport(
+        frontend.session,
+        cast("Connections", Everybody()),
+        turns or Turns(),
+        quota_wait_ms=frontend.connection_wait_ms,
+        name_of=name_of,
+        has_heartbeats=has_heartbeats,
     )
 
 
-def connected() -> tuple[AmqpConnection, Stream, Session]:
+def connected() -> tuple[StreamTransport, Stream, Session]:
     frontend, stream = Frontend(), Stream()
     connection = made_by(frontend)
     connection.connection_made(stream)
@@ -121,9 +128,9 @@ def connected() -> tuple[AmqpConnection, Stream, Session]:
 
 @pytest.fixture(autouse=True)
 def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(amqp_transport, "_READ_BYTES_A_TURN", 4)
+    monkeypatch.setattr(stream_transport, "_READ_BYTES_A_TURN", 4)
     # Nothing is little.
-    monkeypatch.setattr(amqp_transport, "LITTLE_BYTES", 0)
+    monkeypatch.setattr(stream_transport, "LITTLE_BYTES", 0)
 
 
 def test_much_at_once_is_handed_on_turn_by_turn() -> None:
@@ -144,7 +151,7 @@ def test_much_at_once_is_handed_on_turn_by_turn() -> None:
 def test_a_mistake_in_a_later_turn_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         connection, stream, session = connected()
-        connection.data_received(b"x" * (amqp_transport._READ_BYTES_A_TURN + 1))
+        connection.data_received(b"x" * (stream_transport._READ_BYTES_A_TURN + 1))
 
         def fail(_data: bytes) -> None:
             raise RuntimeError("by mistake")
@@ -173,9 +180,9 @@ def test_many_small_reads_are_a_turn_too() -> None:
 
 def test_many_small_messages_are_a_turn_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dot is a message here; how many bytes a turn is follows from how many came before."""
-    monkeypatch.setattr(amqp_transport, "_READ_BYTES_A_TURN", 100)
-    monkeypatch.setattr(amqp_transport, "PIECE_BYTES_MIN", 2)
-    monkeypatch.setattr(amqp_transport, "_MESSAGES_A_TURN", 4)
+    monkeypatch.setattr(stream_transport, "_READ_BYTES_A_TURN", 100)
+    monkeypatch.setattr(stream_transport, "PIECE_BYTES_MIN", 2)
+    monkeypatch.setattr(stream_transport, "_MESSAGES_A_TURN", 4)
 
     async def story() -> None:
         connection, stream, session = connected()
@@ -205,9 +212,9 @@ def test_a_client_that_reads_slowly_gets_every_byte_in_order() -> None:
 
     async def story() -> None:
         frontend = Frontend()
-        made: list[AmqpConnection] = []
+        made: list[StreamTransport] = []
 
-        def accept() -> AmqpConnection:
+        def accept() -> StreamTransport:
             made.append(made_by(frontend))
             return made[0]
 
@@ -256,7 +263,7 @@ class Toll:
         self.turns = Turns(lambda: self.ns)
         self._ns_per_byte = ns_per_byte
 
-    def connected(self, name: str) -> tuple[AmqpConnection, Stream]:
+    def connected(self, name: str) -> tuple[StreamTransport, Stream]:
         frontend, stream = Frontend(), Stream()
 
         def hear(data: bytes) -> int:
@@ -279,15 +286,15 @@ class Toll:
 
 @pytest.fixture
 def true_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(amqp_transport, "_READ_BYTES_A_TURN", 256 * 1024)
-    monkeypatch.setattr(amqp_transport, "LITTLE_BYTES", LITTLE_BYTES)
+    monkeypatch.setattr(stream_transport, "_READ_BYTES_A_TURN", 256 * 1024)
+    monkeypatch.setattr(stream_transport, "LITTLE_BYTES", LITTLE_BYTES)
 
 
 ALL = bytes(range(256)) * 800  # 200 KB, whose order shows
 ACK = b"ack"
 
 
-async def hurry(toll: Toll) -> AmqpConnection:
+async def hurry(toll: Toll) -> StreamTransport:
     """Somebody who says little, and has done so for a while."""
     consumer, _stream = toll.connected("consumer")
     for _time in range(4):
@@ -454,12 +461,7 @@ def test_who_comes_too_often_is_kept_waiting_and_then_left() -> None:
 def test_a_session_knows_whom_the_certificate_names() -> None:
     async def story() -> None:
         frontend = Frontend()
-        connection = AmqpConnection(
-            cast("AmqpFrontend", frontend),
-            cast("Connections", Everybody()),
-            Turns(),
-            lambda _stream: "miller",
-        )
+        connection = made_by(frontend, name_of=lambda _stream: "miller")
         connection.connection_made(Stream())
         assert frontend.name == "miller"
 
@@ -486,3 +488,12 @@ def test_a_connection_that_is_over_is_read_until_its_client_ends_it_or_time_does
         assert stream.is_aborted
 
     run(story())
+
+
+def test_connections_with_heartbeats_of_their_own_are_never_idle() -> None:
+    for has_heartbeats in (False, True):
+        connection = made_by(Frontend(), has_heartbeats=has_heartbeats)
+        connection.touched = False
+        assert connection.touched is has_heartbeats
+        connection.data_received(b"x")
+        assert connection.touched
