@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from millpond.base import errors
 from millpond.base.fields import Table
 from millpond.queue.consumers import UNLIMITED, Consumer
-from millpond.queue.queue_state import Meta, QueueState
+from millpond.queue.known import Meta
 from millpond.queue.steps import DeadLetter, Handout, Step
 from millpond.rabbit.arguments import check_consumed
 from millpond.rabbit.channel import Confirms, Deliveries, Held, grouped
@@ -50,6 +50,7 @@ from millpond.wire.amqp.methods import (
 )
 from millpond.wire.amqp.properties import KINDS, Properties, encode_properties
 from tests.support.amqp_model import ModelBroker, refusal_line
+from tests.support.answered_queue import AnsweredQueue
 
 CONNECTION, CHANNEL = "c1", "c1/1"
 
@@ -73,11 +74,8 @@ class ModelQueue:
     """A queue with its messages."""
 
     def __init__(self, settings: QueueSettings, now_ms: int) -> None:
-        self.line = QueueState(settings, self, now_ms=now_ms)
+        self.line = AnsweredQueue(settings, self, now_ms=now_ms)
         self.logs: list[list[Stored]] = [[] for _lane in self.line.lanes]
-
-    def bytes_between(self, lane: int, first: int, next_: int) -> int:
-        return sum(self.meta(lane, offset).size for offset in range(first, next_))
 
     def meta(self, lane: int, offset: int) -> Meta:
         stored = self.logs[lane][offset]
@@ -166,13 +164,15 @@ class ModelSession:
                 self._hear(ConfirmSelectOk())
             case BasicAck():
                 held = self.deliveries.take(method.delivery_tag, multiple=method.multiple)
-                self._finish(held, QueueState.settle)
+                self._finish(held, AnsweredQueue.settle)
             case BasicNack() | BasicReject():
                 multiple = isinstance(method, BasicNack) and method.multiple
                 held = self.deliveries.take(method.delivery_tag, multiple=multiple)
-                self._finish(held, QueueState.requeue if method.requeue else QueueState.reject)
+                self._finish(
+                    held, AnsweredQueue.requeued if method.requeue else AnsweredQueue.reject
+                )
             case BasicRecover():
-                self._finish(self.deliveries.take_all(), QueueState.requeue)
+                self._finish(self.deliveries.take_all(), AnsweredQueue.requeued)
                 self._hear(BasicRecoverOk())
             case _:
                 self.heard.append(self.model.answer(method, CONNECTION))

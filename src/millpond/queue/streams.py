@@ -15,7 +15,7 @@ from millpond.base.fields import Table, Timestamp, Value
 from millpond.cursor.ack import Range
 from millpond.cursor.runs import NEVER_MS
 from millpond.queue.consumers import Consumer
-from millpond.queue.queue_state import MessageIndex, QueueState
+from millpond.queue.queue_state import QueueState
 from millpond.queue.steps import Handout, Step
 from millpond.rabbit.arguments import PRIORITY, STREAM_OFFSET, age_ms
 from millpond.rabbit.names import Resource
@@ -123,7 +123,7 @@ class Found(NamedTuple):
     has_more: bool
 
 
-class Stream(MessageIndex, Protocol):
+class Stream(Protocol):
     """What the host of a stream does for its line."""
 
     def take(self, owner: str, count: int) -> Found:
@@ -135,7 +135,7 @@ class StreamState(QueueState):
     """The consumers of a stream. Messages have no state here."""
 
     def __init__(self, settings: QueueSettings, stream: Stream, *, now_ms: int) -> None:
-        super().__init__(settings, stream, now_ms=now_ms)
+        super().__init__(settings, now_ms=now_ms)
         self._stream = stream
         self._out: dict[str, int] = {}
         # Whether some consumer could have more at once.
@@ -160,18 +160,24 @@ class StreamState(QueueState):
         super().consume(consumer, now_ms)
         self._out[consumer.owner] = 0
 
-    def deliver(self, now_ms: int, room: Callable[[Consumer], int] | None = None) -> Step:
+    def deliver(
+        self,
+        now_ms: int,
+        room: Callable[[Consumer], int] | None = None,
+        given: dict[tuple[str, bool], int] | None = None,
+    ) -> Step:
         handouts: list[Handout] = []
-        given: dict[str, int] = {}
+        given = {} if given is None else given
         self.has_more = False
         for consumer in self.consumers:
             free = consumer.prefetch - self._out[consumer.owner]
             if room is not None:
-                free = min(free, room(consumer) - given.get(consumer.channel, 0))
+                free = min(free, room(consumer) - given.get((consumer.channel, False), 0))
             taken = self._take(consumer, free)
             count = sum(one.next - one.first for one in taken)
             self._out[consumer.owner] += count
-            given[consumer.channel] = given.get(consumer.channel, 0) + count
+            place = consumer.channel, False
+            given[place] = given.get(place, 0) + count
             handouts += taken
         return Step(handouts=tuple(handouts))
 
@@ -205,12 +211,11 @@ class StreamState(QueueState):
             self.cancel(consumer.owner, now_ms)
         return Step()
 
-    def trim(self, now_ms: int) -> Step:
-        return Step()
-
     def expire(self, now_ms: int) -> Step:
         return Step()
 
-    def configure(self, settings: QueueSettings, now_ms: int) -> Step:
-        self._settings = settings
+    def drop_excess(self) -> Step:
         return Step()
+
+    def configure(self, settings: QueueSettings) -> None:
+        self._settings = settings

@@ -11,6 +11,7 @@ from millpond.base.errors import CorruptBatch, PeerUnreachable, RequestTimedOut
 from millpond.base.fields import Table
 from millpond.engine.queues.hosted.hosted_queue import HostedQueue
 from millpond.engine.queues.hosted.queue_log import Loader, QueueLog
+from millpond.queue.known import Need
 from millpond.queue.message import Message
 from millpond.queue.steps import GIVEN_UP_AT_A_TIME
 from millpond.rabbit.channel import Deliveries
@@ -142,7 +143,7 @@ def test_messages_that_were_looked_at_are_kept_as_far_as_there_is_room() -> None
             publish(client, *[b"x" * 200_000] * 20)
             assert await waiting(client) == 20
             for offset in range(20):
-                queue.meta(0, offset)
+                queue._learn([Need(0, offset, offset + 1)])
                 assert queue.kept_bytes < 1_400_000
             queue.forget_recent()
             assert queue.kept_bytes == 0

@@ -7,7 +7,7 @@ import pytest
 from millpond.base.fields import Table
 from millpond.engine.api import Engine
 from millpond.engine.queues.hosted import hosted_queue, queue_log
-from millpond.queue.sizes import Weights
+from millpond.queue.sizes import ReadyBytes
 from millpond.record.builder import build_batch
 from millpond.record.control import EndTxnMarker
 from millpond.wire.amqp.events import ContentReceived
@@ -253,7 +253,7 @@ def test_a_load_adds_up_sizes_from_the_last_snapshot(monkeypatch: pytest.MonkeyP
             assert amqp.broker.engine.partition("q", 0).log.start_offset > 0
 
     async def after() -> None:
-        monkeypatch.setattr(Weights, "recount", None)
+        monkeypatch.setattr(ReadyBytes, "recount", None)
         async with memory_amqp(storage) as amqp:
             line = amqp.frontend.queues.hosted("/", "q").line
             assert (line.ready, line.ready_bytes) == (61, sum(range(40, 100)) + 7)

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from millpond.base import limits
@@ -38,10 +39,11 @@ from millpond.engine.queues.hosted.recent_messages import RecentMessages
 from millpond.engine.queues.hosted.retries import Retries
 from millpond.engine.queues.queue_handle import NEVER_READ, Counts, Got, Sink, Taken, when_all
 from millpond.queue.consumers import UNLIMITED, Consumer
+from millpond.queue.known import UNREADABLE, Meta, Need
 from millpond.queue.log_facts import LaneSnapshot, LogFacts
 from millpond.queue.message import Message
-from millpond.queue.queue_state import Meta, QueueState
-from millpond.queue.steps import GIVEN_UP_AT_A_TIME, DeadLetter, Handout, Step, joined_steps
+from millpond.queue.queue_state import QueueState
+from millpond.queue.steps import GIVEN_UP_AT_A_TIME, DeadLetter, Handout, Step
 from millpond.rabbit.arguments import QUORUM
 from millpond.rabbit.commands import DeleteQueue
 from millpond.rabbit.dead_letter_headers import DeathReason
@@ -103,7 +105,7 @@ class HostedQueue:
             QueueLog(queues.engine, partition, lasts=queue.durable) for partition in partitions
         ]
         starts = [lane.taken for lane in self._lanes]
-        self.line = QueueState(settings, self, now_ms=self._clock.now_ms(), starts=starts)
+        self.line = QueueState(settings, now_ms=self._clock.now_ms(), starts=starts)
         self._sinks: dict[str, Sink] = {}
         # Of consumers that have gone: what was theirs may not have been asked for.
         self._left: set[Sink] = set()
@@ -120,12 +122,11 @@ class HostedQueue:
         self._handouts: list[Handout] = []
         # By owner: what could not be read when it was handed out. Until it can be, there is no more for it.
         self._late: dict[str, list[Handout]] = {}
-        # Whose size could not be looked up, by lane and offset.
-        self._unsized: tuple[int, int] | None = None
+        # Messages that a decision of this turn needed and that cannot be read now.
+        self._unreadable: list[tuple[int, int]] = []
         self._retries: Retries[str] = Retries(self._read_again)
         # Whether the queue itself met something in this turn that cannot be read now.
         self._is_unread = False
-        self._is_loaded = False
         self._wake_ms = NEVER_MS
         self._timer: asyncio.TimerHandle | None = None
         # After a turn that failed, or while memory runs low.
@@ -157,7 +158,7 @@ class HostedQueue:
             lane.partition.watchers[self] = None
             self.line.doubt(number, 0, lane.doubtful_below)
         self.line.forget_owners()
-        self._is_loaded = True
+        self._learn_sizes()
         if self.line.settings.is_delayed:
             DelayedMessages(self._queues, self).start()
         self.wake()
@@ -207,7 +208,8 @@ class HostedQueue:
     def configure(self, settings: QueueSettings) -> None:
         """Policies have changed."""
         if settings != self.line.settings:
-            self._follow(self.line.configure(settings, self._clock.now_ms()))
+            self.line.configure(settings)
+            self._trim(self._clock.now_ms())
             self.wake()
 
     # --- the log's side ----------------------------------------------------------------------------
@@ -336,6 +338,7 @@ class HostedQueue:
         self._recent.clear()
         self._opened.clear()
         self._opened_bytes = 0
+        self.line.known.clear()
         for lane in self._lanes:
             lane.forget_window()
 
@@ -343,49 +346,81 @@ class HostedQueue:
         """How many of these may be appended, and whether the others are to become letters."""
         if self.line.settings.overflow == "drop-head":
             return len(messages), False
+        self._learn_sizes()
         coming = [size for lane in self._lanes for size in lane.coming]
         answer = self.line.admit([*coming, *(len(message.body) for message in messages)])
         return max(0, answer.admitted - len(coming)), answer.to_letters
 
-    def bytes_between(self, lane: int, first: int, next_: int) -> int:
-        total = 0
-        for offset in range(first, next_):
-            recent = self._recent.look(lane, offset)
-            if recent is not None:
-                total += len(recent.body)
-                continue
-            # What cannot be read is given up in the next turn, and sizes are added up anew.
-            try:
-                total += len(self._record(lane, offset).value or b"")
-            except MessageLost:
-                continue
-            except StorageFailure as error:
-                self._unsized = lane, offset
-                self._cannot_read(error)
-                raise
-        return total
+    # --- what decisions need -------------------------------------------------------------------------
 
-    def meta(self, lane: int, offset: int) -> Meta:
+    def _decide(self, decision: Callable[[], Step]) -> Step:
+        """Carry out a decision: read what it needs and make it again, until it needs nothing or the log
+        cannot be read now. Return its last step.
+        """
+        step = decision()
+        self._follow(step)
+        while step.needs and self._learn(step.needs):
+            step = decision()
+            self._follow(step)
+        return step
+
+    def _learn(self, needs: Iterable[Need]) -> bool:
+        """Read messages for a decision. Return whether more is known than before."""
+        is_more = False
+        for lane, first, next_ in needs:
+            metas: list[Meta] = []
+            for offset in range(first, next_):
+                if (lane, offset) in self._unreadable:
+                    return is_more
+                metas.append(self._meta(lane, offset))
+                if metas[-1] is UNREADABLE:
+                    break
+            self.line.learn(lane, first, metas)
+            is_more = True
+        return is_more
+
+    def _learn_sizes(self) -> None:
+        """Make the sum of sizes certain, if it is counted and the log can be read."""
+        while (needs := self.line.size_needs()) and self._learn(needs):
+            pass
+
+    def _meta(self, lane: int, offset: int) -> Meta:
         try:
             message = self.look(lane, offset)
         except MessageLost:
-            # Not too old: it is given up as lost, in the next turn or by whoever gets it.
-            return Meta(0, 0 if self.line.settings.is_delayed else NEVER_MS)
+            # It does not expire: it is dropped as lost, in the next turn or when it is delivered.
+            return Meta(0, NEVER_MS)
         except StorageFailure as error:
-            if not self._is_loaded:
-                raise
-            # Not too old, as far as is known. The line may be in the middle of something.
+            self._unreadable.append((lane, offset))
             self._cannot_read(error)
-            return Meta(0, 0 if self.line.settings.is_delayed else NEVER_MS)
+            return UNREADABLE
         if len(self._opened) >= _OPENED_MAX or self._opened_bytes >= _OPENED_BYTES_MAX:
             self._opened.clear()
             self._opened_bytes = 0
         if (lane, offset) not in self._opened:
             self._opened[lane, offset] = message
             self._opened_bytes += len(message.body)
-        if self.line.settings.is_delayed:
-            return message.meta._replace(delay_ms=delay_ms_of(message.headers))
         return message.meta
+
+    def _forget_unreadable(self) -> None:
+        """What could not be read is tried again in a later turn."""
+        for lane, offset in self._unreadable:
+            self.line.known.forget(lane, offset, offset + 1)
+        self._unreadable.clear()
+
+    def due_ms(self, lane: int, first: int, next_: int) -> list[int]:
+        """When messages are ready, in a queue that delays; a lost one at once. Raises ``StorageFailure``."""
+        if not self.line.settings.is_delayed:
+            return []
+        due: list[int] = []
+        for offset in range(first, next_):
+            try:
+                message = self.look(lane, offset)
+            except MessageLost:
+                due.append(0)
+            else:
+                due.append(message.received_ms + delay_ms_of(message.headers))
+        return due
 
     def message(self, lane: int, offset: int) -> Message:
         """A message that was handed out."""
@@ -455,16 +490,17 @@ class HostedQueue:
         """``sinks`` gets those who were handed something."""
         now_ms = self._clock.now_ms()
         self._is_unread = False
+        if self._unreadable:
+            self._forget_unreadable()
         self._take_in()
-        if not self.line.knows_sizes:
-            self._recount()
         is_low = not self._queues.is_recent_kept
         self.line.held_max = limits.QUEUE_HELD_MAX if is_low else UNLIMITED
         was_held_back = bool(self._handouts)
         if not was_held_back:
             # Consumers' room is counted without what is held back for them.
-            self._follow(self.line.deliver(now_ms, self._room))
-        self._follow(self.line.trim(now_ms))
+            given: dict[tuple[str, bool], int] = {}
+            self._decide(partial(self.line.deliver, now_ms, self._room, given))
+        self._trim(now_ms)
         self._send_mail()
         self._write_facts()
         for handout in self._covered_handouts():
@@ -477,8 +513,17 @@ class HostedQueue:
         if is_low and self.line.ready and self.line.consumers:
             # Perhaps somebody holds so much that there is no more for it until memory suffices.
             self._wake_in(limits.QUEUE_HELD_LOOK_MS)
-        if self._retries.is_needed and not self._is_unread:
+        if self._retries.is_needed and not self._is_unread and self.line.knows_sizes:
             self._retries.worked(_ITSELF)
+        if self._unreadable:
+            self._forget_unreadable()
+
+    def _trim(self, now_ms: int) -> None:
+        """Drop what is too old, then what is too much."""
+        self._decide(partial(self.line.expire, now_ms))
+        self._decide(self.line.drop_excess)
+        self._learn_sizes()
+        self.line.offered()
 
     def _hand_out(self, handout: Handout, sinks: dict[Sink, None]) -> None:
         owner = handout.consumer.owner
@@ -531,25 +576,6 @@ class HostedQueue:
         self._handouts = [*self._late.pop(owner, ()), *self._handouts]
         self.wake()
 
-    def _recount(self) -> None:
-        """Sizes that could not be looked up are, when the one that could not be can."""
-        if _ITSELF not in self._retries.waiting and self._is_sized_again():
-            self.line.recount()
-        self._is_unread = self._is_unread or not self.line.knows_sizes
-
-    def _is_sized_again(self) -> bool:
-        """Whether adding all sizes up would get further than the last time."""
-        if self._unsized is not None:
-            try:
-                self._record(*self._unsized)
-            except MessageLost:
-                pass
-            except StorageFailure as error:
-                self._cannot_read(error)
-                return False
-        self._unsized = None
-        return True
-
     # --- one turn, in parts --------------------------------------------------------------------------
 
     def _covered_handouts(self) -> list[Handout]:
@@ -586,13 +612,9 @@ class HostedQueue:
                     self._again.append((lane_, first, next_))
 
     def _take_arrivals(self, number: int, lane: QueueLog) -> None:
-        for first, next_, has_ttl in lane.arrivals():
-            if self.settings.is_delayed:
-                # The line asks each for its delay, and what is unknown then would be sent too early.
-                for offset in range(first, next_):
-                    with suppress(MessageLost):
-                        self.look(number, offset)
-            self.line.published(number, first, next_, has_ttl=has_ttl)
+        for first, next_, has_ttl, size in lane.arrivals():
+            due_ms = self.due_ms(number, first, next_)
+            self.line.published(number, first, next_, has_ttl=has_ttl, size=size, due_ms=due_ms)
 
     def _note_loss(self, number: int, lane: QueueLog) -> None:
         start = lane.partition.log.start_offset
@@ -707,14 +729,30 @@ class HostedQueue:
     def _write_snapshot(self, number: int) -> None:
         lane, line = self._lanes[number], self.line
         state = line.lanes[number].state()
-        snapshot = LaneSnapshot(lane.taken, state, self.has_ttl, line.kept_bytes(number))
+        snapshot = LaneSnapshot(lane.taken, state, self.has_ttl, self._kept_bytes(number))
         if state.end < line.lanes[number].end:
             # Not all of it could be told: the rest is to be read, and its size with it.
             snapshot = snapshot._replace(taken=state.end, kept_bytes=None)
         lane.write_snapshot(snapshot)
 
+    def _kept_bytes(self, number: int) -> int | None:
+        """The size of what is not over, for a snapshot; None if it is not counted or not known."""
+        held = self.line.held_ranges(number)
+        if held is None:
+            return None
+        total = self.line.ready_bytes
+        for first, next_ in held:
+            for offset in range(first, next_):
+                size = self._meta(number, offset).size
+                if size < 0:
+                    return None
+                total += size
+        return total
+
     def _cut(self) -> None:
         """Let the log lose what is over, and has left for those who need not acknowledge it."""
+        if not self.line.knows_sizes:
+            return  # The sizes of messages that are over are still to be read.
         if self._left:
             self._left = {sink for sink in self._left if self._is_owed(sink)}
         for number, (lane, place) in enumerate(zip(self._lanes, self.line.lanes, strict=True)):
@@ -889,7 +927,8 @@ class HostedQueue:
             await self._given_back()
             self._take_in()
             now_ms = self._clock.now_ms()
-            self._follow(joined_steps(self.line.awaken(now_ms), self.line.expire(now_ms)))
+            self._follow(self.line.awaken(now_ms))
+            self._decide(partial(self.line.expire, now_ms))
             place = self.line.next_up()
             try:
                 if place is not None:
@@ -909,8 +948,7 @@ class HostedQueue:
     async def _caught_up(self) -> None:
         """What is too old goes, however much it is, and others have their turns between."""
         while not self.is_gone:
-            late = self.line.expire(self._clock.now_ms())
-            self._follow(late)
+            late = self._decide(partial(self.line.expire, self._clock.now_ms()))
             if not late.is_full:
                 return
             self._write_facts()
@@ -930,13 +968,13 @@ class HostedQueue:
     def get(self, consumer: Consumer) -> Handout | None:
         """One message for somebody who asks."""
         self._take_in()
-        step = self.line.get(consumer, self._clock.now_ms())
         earlier, self._handouts = self._handouts, []
-        self._follow(step)
+        now_ms = self._clock.now_ms()
+        step = self._decide(partial(self.line.get, consumer, now_ms))
         self._handouts = earlier
         self._write_facts()
         # As RabbitMQ does, look at ages once more before counting.
-        self._follow(self.line.expire(self._clock.now_ms()))
+        self._decide(partial(self.line.expire, now_ms))
         self.wake()
         return step.handouts[0] if step.handouts else None
 
@@ -953,6 +991,7 @@ class HostedQueue:
 
     def requeue(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
         self._finish(QueueState.requeue, lane, ranges, owner)
+        self._decide(self.line.drop_excess)
 
     def reject(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
         self._finish(QueueState.reject, lane, ranges, owner)

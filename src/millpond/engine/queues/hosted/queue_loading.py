@@ -29,7 +29,8 @@ class Loading:
         )
 
     def on_messages(self, first: int, next_: int) -> None:
-        self._line.published(self._number, first, next_, has_ttl=self._queue.has_ttl)
+        due_ms = self._queue.due_ms(self._number, first, next_)
+        self._line.published(self._number, first, next_, has_ttl=self._queue.has_ttl, due_ms=due_ms)
 
     def on_damage(self, first: int, next_: int) -> None:
         # What was said there is not known: there may have been messages with a limit of their own.

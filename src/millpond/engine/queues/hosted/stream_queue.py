@@ -114,7 +114,7 @@ class StreamQueue(HostedQueue):
         # By owner: one for each partition, the one whose turn it is in front.
         self._readers: dict[str, deque[tuple[int, _Reader]]] = {}
         self._kept: OrderedDict[tuple[int, int], Record] = OrderedDict()
-        self._kept_bytes = 0
+        self._handed_bytes = 0
         self._turns = 0
         # Where damage ends that was counted, by lane.
         self._lost_before: set[tuple[int, int]] = set()
@@ -261,10 +261,10 @@ class StreamQueue(HostedQueue):
     def _keep(self, lane: int, record: Record) -> None:
         if (lane, record.offset) not in self._kept:
             self._kept[lane, record.offset] = record
-            self._kept_bytes += _weight(record)
-        while self._kept_bytes > _KEPT_BYTES_MAX:
+            self._handed_bytes += _weight(record)
+        while self._handed_bytes > _KEPT_BYTES_MAX:
             _place, oldest = self._kept.popitem(last=False)
-            self._kept_bytes -= _weight(oldest)
+            self._handed_bytes -= _weight(oldest)
 
 
 def _position(lane: QueueLog, start: Start) -> int:
