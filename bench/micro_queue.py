@@ -5,8 +5,8 @@ from time import process_time
 
 from millpond.queue.consumers import Consumer
 from millpond.queue.queue_state import QueueState
+from millpond.queue.settings import QueueSettings
 from millpond.rabbit.channel import Deliveries, Held, grouped
-from millpond.rabbit.policies import QueueSettings
 
 MESSAGES = 20_000
 

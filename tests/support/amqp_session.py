@@ -11,14 +11,15 @@ from millpond.base import errors
 from millpond.base.fields import Table
 from millpond.queue.consumers import UNLIMITED, Consumer
 from millpond.queue.known import Meta
-from millpond.queue.steps import DeadLetter, Handout, Step
+from millpond.queue.settings import QueueSettings
+from millpond.queue.steps import DeadLetter, DeathReason, Handout, Step
 from millpond.rabbit.arguments import check_consumed
 from millpond.rabbit.channel import Confirms, Deliveries, Held, grouped
 from millpond.rabbit.commands import DeleteQueue, Principal
-from millpond.rabbit.dead_letter_headers import DeathReason, is_cycle, with_death
+from millpond.rabbit.dead_letter_headers import is_cycle, with_death
 from millpond.rabbit.exchange_types import Routed
 from millpond.rabbit.names import exchange_of, queue_of, without_line_breaks
-from millpond.rabbit.policies import QueueSettings
+from millpond.rabbit.policies import DeadLetterTarget
 from millpond.wire.amqp.events import Content, ContentReceived, Event, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,
@@ -234,7 +235,7 @@ class ModelSession:
     def _consume(self, method: BasicConsume) -> None:
         queue = self._queue(method.queue)
         resource = queue_of("/", method.queue)
-        queue.line.consumers.check(resource, exclusive=method.exclusive)
+        queue.line.consumers.check(str(resource), exclusive=method.exclusive)
         check_consumed(resource, method.arguments)
         self._consumed += 1
         priority = method.arguments.get("x-priority", 0)
@@ -350,12 +351,13 @@ class ModelSession:
             self._letter(name, queue, queue.logs[letter.lane][offset], letter.reason)
 
     def _letter(self, name: str, queue: ModelQueue, dead: Stored, reason: DeathReason) -> None:
-        settings = queue.line.settings
-        target = settings.dead_letter_exchange
-        if target is None or (target and target not in self.model.broker.rooms("/").exchanges):
+        where = queue.line.settings.dead_letter_target
+        if not isinstance(where, DeadLetterTarget):
+            return
+        target, new_key = where
+        if target and target not in self.model.broker.rooms("/").exchanges:
             return
         keys = (dead.routing_key, *_keys(dead.headers.get("CC")))
-        new_key = settings.dead_letter_routing_key
         headers = with_death(
             dead.headers,
             reason=reason,

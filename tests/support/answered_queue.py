@@ -7,8 +7,8 @@ from millpond.cursor.ack import Range
 from millpond.queue.consumers import Consumer
 from millpond.queue.known import Meta, Need
 from millpond.queue.queue_state import Admission, QueueState
+from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import Step, joined_steps
-from millpond.rabbit.policies import QueueSettings
 
 
 class Messages(Protocol):

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from millpond.base.errors import QueueInUse
 from millpond.base.fields import Table
-from millpond.rabbit.names import Resource
 
 # More than anybody can hold.
 UNLIMITED = 2**31
@@ -67,11 +66,11 @@ class Consumers:
         """The one that gets everything, if there is to be only one."""
         return self._active if self.single_active else None
 
-    def check(self, resource: Resource, *, exclusive: bool) -> None:
-        """Whether another consumer may come. Raises ``QueueInUse``."""
+    def check(self, queue: str, *, exclusive: bool) -> None:
+        """Raise ``QueueInUse`` if another consumer may not come. ``queue`` is what clients call it."""
         taken = any(one.exclusive for one in self._all.values())
         if taken or (exclusive and (self._all or self.single_active)):
-            raise QueueInUse(f"{resource} in exclusive use")
+            raise QueueInUse(f"{queue} in exclusive use")
 
     def add(self, consumer: Consumer) -> None:
         assert consumer.owner not in self._all

@@ -31,19 +31,19 @@ from millpond.cursor.runs import NEVER_MS, Run, State
 from millpond.queue.consumers import UNLIMITED, Consumer, Consumers
 from millpond.queue.known import ASKED_AT_A_TIME, KnownMessages, Meta, Need
 from millpond.queue.lane import LATER, NOWHERE, Lane, LaneState
+from millpond.queue.settings import QueueSettings
 from millpond.queue.sizes import ReadyBytes
 from millpond.queue.steps import (
     GIVEN_UP_AT_A_TIME,
     NOTHING,
     RETURNED_AT_A_TIME,
     DeadLetter,
+    DeathReason,
     Facts,
     Handout,
     Step,
     joined_steps,
 )
-from millpond.rabbit.dead_letter_headers import DeathReason
-from millpond.rabbit.policies import QueueSettings
 
 DROP_HEAD, REJECT, REJECT_TO_LETTERS = "drop-head", "reject-publish", "reject-publish-dlx"
 
@@ -694,7 +694,7 @@ class QueueState:
     @property
     def _looks_at_dropped(self) -> bool:
         """Whether it matters which messages are dropped: each is a dead letter, or its size counts."""
-        return self._settings.dead_letter_exchange is not None or self._bytes.is_counted
+        return self._settings.dead_letter_target is not None or self._bytes.is_counted
 
     def _give_up_in(self, number: int, count: int, reason: DeathReason) -> Step:
         if not self._looks_at_dropped:
@@ -713,7 +713,7 @@ class QueueState:
             self.known.forget(number, first, next_)
 
     def _wanted(self, letters: tuple[DeadLetter, ...]) -> tuple[DeadLetter, ...]:
-        return letters if self._settings.dead_letter_exchange is not None else ()
+        return letters if self._settings.dead_letter_target is not None else ()
 
 
 def _postponed(run: Run, later: Callable[[Run], int | None]) -> Run:

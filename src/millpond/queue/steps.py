@@ -4,18 +4,27 @@ A step with ``needs`` is unfinished: before the decision goes on it must know mo
 the step does say has been decided and is to be carried out.
 """
 
+from enum import StrEnum
 from typing import NamedTuple
 
 from millpond.cursor.ack import Delta, Range
 from millpond.queue.consumers import Consumer
 from millpond.queue.known import Need
-from millpond.rabbit.dead_letter_headers import DeathReason
 
 # So many messages are dropped in one step for being too old or too many: each is looked at and may become a
 # dead letter, and other queues are to have their turns. A queue that is behind goes on in its next turn.
 GIVEN_UP_AT_A_TIME = 500
 # So many runs of messages are returned in one step from channels that are closed.
 RETURNED_AT_A_TIME = 1_000
+
+
+class DeathReason(StrEnum):
+    """Why a message became a dead letter. The values are what RabbitMQ's clients read."""
+
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    MAX_LENGTH = "maxlen"
+    DELIVERY_LIMIT = "delivery_limit"
 
 
 class Facts(NamedTuple):

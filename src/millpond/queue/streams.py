@@ -8,25 +8,14 @@ what goes goes by the topic's retention. Where messages are, and what is in them
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
-from millpond.base.errors import InvalidQueueArgument, NotSupported
-from millpond.base.fields import Table, Timestamp, Value
 from millpond.cursor.ack import Range
 from millpond.cursor.runs import NEVER_MS
 from millpond.queue.consumers import Consumer
 from millpond.queue.queue_state import QueueState
+from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import Handout, Step
-from millpond.rabbit.arguments import PRIORITY, STREAM_OFFSET, age_ms
-from millpond.rabbit.names import Resource
-from millpond.rabbit.policies import QueueSettings
-
-# What a publisher may say of a message, and what a consumer may want to have said of it.
-FILTER_VALUE: Final = "x-stream-filter-value"
-FILTER: Final = "x-stream-filter"
-MATCH_UNFILTERED: Final = "x-stream-match-unfiltered"
-# On every delivery: where the message is.
-OFFSET_HEADER: Final = "x-stream-offset"
 
 # How often a consumer's messages are looked for in one turn; each time costs one read of the log.
 _LOOKS_A_TURN = 8
@@ -58,29 +47,6 @@ class Since(NamedTuple):
 
 Start: TypeAlias = First | Last | Next | At | Since
 
-_WORDS: Final[dict[object, Start]] = {"first": First(), "last": Last(), "next": Next()}
-
-
-def start_of(resource: Resource, arguments: Table, now_ms: int) -> Start:
-    """Where a consumer wants to begin. Raises ``InvalidQueueArgument``."""
-    said = arguments.get(STREAM_OFFSET)
-    if said is None:
-        return Next()
-    if isinstance(said, Timestamp):
-        return Since(said * 1000)
-    if isinstance(said, int) and not isinstance(said, bool):
-        return At(max(0, said))
-    if isinstance(said, str):
-        if said in _WORDS:
-            return _WORDS[said]
-        interval_ms = age_ms(said)
-        if interval_ms is not None:
-            return Since(now_ms - interval_ms)
-    raise InvalidQueueArgument(
-        f"invalid arg '{STREAM_OFFSET}' for {resource}: first, last, next, an offset, a time or an "
-        "interval like 1h is expected"
-    )
-
 
 @dataclass(frozen=True, slots=True)
 class Filter:
@@ -91,29 +57,6 @@ class Filter:
 
     def wants(self, value: str | None) -> bool:
         return self.unfiltered if value is None else value in self.values
-
-
-def filter_of(arguments: Table) -> Filter | None:
-    """None: everything."""
-    said = arguments.get(FILTER)
-    if said is None:
-        return None
-    values: Iterable[Value] = said if isinstance(said, list) else [said]
-    return Filter(
-        frozenset(str(value) for value in values), arguments.get(MATCH_UNFILTERED) is True
-    )
-
-
-def check_stream_consumer(resource: Resource, consumer: Consumer) -> None:
-    """In RabbitMQ's order and words. Raises ``InvalidQueueArgument`` or ``NotSupported``."""
-    if not consumer.prefetch:
-        raise InvalidQueueArgument(f"consumer prefetch count is not set for '{resource}'")
-    if consumer.no_ack:
-        raise NotSupported(f"automatic acknowledgement not supported by stream queues {resource}")
-    if PRIORITY in consumer.arguments:
-        raise InvalidQueueArgument(
-            f"invalid arg '{PRIORITY}' for {resource} of queue type rabbit_stream_queue"
-        )
 
 
 class Found(NamedTuple):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from millpond.queue.consumers import Consumer
 from millpond.queue.known import Meta, Need
 from millpond.queue.queue_state import QueueState
+from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import Step
-from millpond.rabbit.policies import QueueSettings
 
 LANES = 2
 OWNERS = ("a/1", "a/2", "b/1")
@@ -45,12 +45,12 @@ commands = st.lists(
     st.one_of(
         st.builds(
             Publish,
-            st.integers(0, LANES - 1),
-            st.lists(st.integers(0, 5), min_size=1, max_size=6),
-            st.sampled_from([None, None, 0, 10, 30]),
-            st.booleans(),
+            st.sampled_from([0, 0, LANES - 1]),
+            st.lists(st.integers(0, 5), min_size=1, max_size=4),
+            st.sampled_from([None, 0, 10, 30]),
+            st.sampled_from([True, True, False]),
         ),
-        st.builds(Wait, st.sampled_from([1, 10, 20])),
+        st.builds(Wait, st.sampled_from([1, 10, 20, 20])),
         st.builds(Consume, st.integers(0, 2), st.integers(0, 3), st.booleans(), st.booleans()),
         st.builds(
             Do,
@@ -59,14 +59,15 @@ commands = st.lists(
             ),
         ),
     ),
-    max_size=25,
+    min_size=4,
+    max_size=20,
 )
 queue_settings = st.builds(
     QueueSettings,
     message_ttl_ms=st.sampled_from([None, None, 25]),
-    max_length=st.sampled_from([None, 4]),
-    max_length_bytes=st.sampled_from([None, 8]),
-    dead_letter_exchange=st.sampled_from([None, "dlx"]),
+    max_length=st.sampled_from([None, None, 4]),
+    max_length_bytes=st.sampled_from([None, None, 8]),
+    dead_letter_target=st.sampled_from([None, "dlx"]),
     max_priority=st.just(LANES - 1),
     single_active_consumer=st.booleans(),
 )

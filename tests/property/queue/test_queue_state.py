@@ -11,10 +11,9 @@ from millpond.queue.consumers import Consumer
 from millpond.queue.known import Meta
 from millpond.queue.lane import LATER
 from millpond.queue.log_facts import LaneSnapshot, build_snapshot, read_snapshot
-from millpond.queue.steps import Facts, Step
+from millpond.queue.settings import QueueSettings
+from millpond.queue.steps import DeathReason, Facts, Step
 from millpond.rabbit.channel import Confirms, Held, grouped
-from millpond.rabbit.dead_letter_headers import DeathReason
-from millpond.rabbit.policies import QueueSettings
 from millpond.record.records import decode_batch
 from tests.support.answered_queue import AnsweredQueue
 
@@ -99,7 +98,7 @@ queue_settings = st.builds(
     max_length=st.sampled_from([None, 3, 8]),
     max_length_bytes=st.sampled_from([None, None, 12]),
     overflow=st.sampled_from(["drop-head", "reject-publish"]),
-    dead_letter_exchange=st.sampled_from([None, DLX]),
+    dead_letter_target=st.sampled_from([None, DLX]),
     max_priority=st.sampled_from([0, 0, 2]),
     delivery_limit=st.sampled_from([None, 0, 1]),
     single_active_consumer=st.booleans(),
@@ -146,7 +145,7 @@ class QueueMachine(RuleBasedStateMachine):
             for offset in range(letter.first, letter.next)
         }
         expected = {(one.lane, one.offset): reason for one, reason in dropped}
-        assert letters == (expected if self.naive.settings.dead_letter_exchange else {})
+        assert letters == ({} if self.naive.settings.dead_letter_target is None else expected)
 
     # --- what clients do -------------------------------------------------------------------------------
 

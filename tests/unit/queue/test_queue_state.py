@@ -12,11 +12,10 @@ from millpond.queue.consumers import Consumer, Consumers
 from millpond.queue.known import Meta
 from millpond.queue.log_facts import LaneSnapshot, build_snapshot
 from millpond.queue.queue_state import QueueState
-from millpond.queue.steps import GIVEN_UP_AT_A_TIME, DeadLetter, Step
+from millpond.queue.settings import QueueSettings
+from millpond.queue.steps import GIVEN_UP_AT_A_TIME, DeadLetter, DeathReason, Step
 from millpond.rabbit.channel import Deliveries, Group, Held, grouped
-from millpond.rabbit.dead_letter_headers import DeathReason
 from millpond.rabbit.names import queue_of
-from millpond.rabbit.policies import QueueSettings
 from tests.support.answered_queue import AnsweredQueue
 
 HERE = queue_of("/", "q")
@@ -46,7 +45,7 @@ class Desk:
     def consume(self, owner: str, **how: object) -> Consumer:
         channel = owner.split("/", maxsplit=1)[0]
         consumer = Consumer(owner=owner, channel=channel, tag=owner, **how)  # type: ignore[arg-type]
-        self.line.consumers.check(HERE, exclusive=consumer.exclusive)
+        self.line.consumers.check(str(HERE), exclusive=consumer.exclusive)
         self.line.consume(consumer, self.now_ms)
         return consumer
 
@@ -179,7 +178,7 @@ def test_a_cancelled_consumers_messages_stay_with_its_channel() -> None:
 
 
 def test_a_rejected_message_is_a_letter() -> None:
-    desk = Desk(dead_letter_exchange="dlx")
+    desk = Desk(dead_letter_target="dlx")
     desk.publish(2)
     desk.got()
     step = desk.line.reject(0, [(0, 2)], "r/1", desk.now_ms)
@@ -194,13 +193,13 @@ def test_without_a_place_for_letters_there_are_none() -> None:
 
 
 def test_a_full_queue_drops_its_head() -> None:
-    desk = Desk(dead_letter_exchange="dlx", max_length=2)
+    desk = Desk(dead_letter_target="dlx", max_length=2)
     assert desk.publish(5).letters == (DeadLetter(0, 0, 3, DeathReason.MAX_LENGTH),)
     assert desk.got() == [3, 4]
 
 
 def test_a_full_queue_in_bytes_drops_its_head() -> None:
-    desk = Desk(dead_letter_exchange="dlx", max_length_bytes=25)
+    desk = Desk(dead_letter_target="dlx", max_length_bytes=25)
     desk.publish(2)
     assert desk.line.ready_bytes == 20
     letters = desk.publish(1).letters
@@ -229,7 +228,7 @@ def test_a_full_queue_refuses(overflow: str, letters: bool) -> None:
 
 
 def test_messages_expire_at_the_head_only() -> None:
-    desk = Desk(dead_letter_exchange="dlx")
+    desk = Desk(dead_letter_target="dlx")
     desk.publish(ttl_ms=100)
     desk.publish(ttl_ms=10)
     desk.publish()
@@ -243,7 +242,7 @@ def test_messages_expire_at_the_head_only() -> None:
 
 
 def test_much_that_is_too_old_goes_in_parts_and_nothing_of_it_is_handed_out() -> None:
-    desk = Desk(message_ttl_ms=10, dead_letter_exchange="dlx")
+    desk = Desk(message_ttl_ms=10, dead_letter_target="dlx")
     count = 3 * GIVEN_UP_AT_A_TIME + 7
     desk.publish(count)
     desk.now_ms = 10
@@ -262,7 +261,7 @@ def test_much_that_is_too_old_goes_in_parts_and_nothing_of_it_is_handed_out() ->
 
 @pytest.mark.parametrize("limit", [{"max_length": 3}, {"max_length_bytes": 30}])
 def test_much_that_is_too_much_goes_in_parts(limit: dict[str, int]) -> None:
-    desk = Desk(dead_letter_exchange="dlx", **limit)
+    desk = Desk(dead_letter_target="dlx", **limit)
     steps = [desk.publish(GIVEN_UP_AT_A_TIME + 50)]
     while desk.line.wake_ms() <= desk.now_ms:
         desk.line.deliver(desk.now_ms)
@@ -305,7 +304,7 @@ def test_higher_priorities_are_served_first() -> None:
 
 
 def test_a_message_is_tried_so_often_and_not_more() -> None:
-    desk = Desk(dead_letter_exchange="dlx", delivery_limit=2)
+    desk = Desk(dead_letter_target="dlx", delivery_limit=2)
     desk.publish()
     for delivery in (1, 2, 3):
         reader = Consumer(owner="r/1", channel="r", tag="r")
@@ -318,7 +317,7 @@ def test_a_message_is_tried_so_often_and_not_more() -> None:
 
 
 def test_purging_leaves_what_is_held() -> None:
-    desk = Desk(dead_letter_exchange="dlx")
+    desk = Desk(dead_letter_target="dlx")
     desk.publish(5)
     desk.consume("a", prefetch=2)
     desk.deliver()
@@ -347,7 +346,7 @@ def test_a_queue_that_nobody_uses_is_outdated() -> None:
 def test_a_policy_that_changes_is_felt_at_once() -> None:
     desk = Desk()
     desk.publish(5)
-    shorter = QueueSettings(max_length_bytes=20, dead_letter_exchange="dlx")
+    shorter = QueueSettings(max_length_bytes=20, dead_letter_target="dlx")
     letters = desk.line.configured(shorter, desk.now_ms).letters
     assert [(one.first, one.next) for one in letters] == [(0, 3)]
     assert desk.line.ready_bytes == 20

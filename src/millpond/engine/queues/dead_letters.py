@@ -17,10 +17,11 @@ from millpond.base.errors import MessageLost, MillpondError
 from millpond.cursor.runs import Run, State
 from millpond.engine.queues.queue_handle import NEVER_READ, Kept
 from millpond.queue.message import Message
-from millpond.queue.steps import DeadLetter
+from millpond.queue.steps import DeadLetter, DeathReason
 from millpond.rabbit.copies import copies
-from millpond.rabbit.dead_letter_headers import DeathReason, is_cycle, with_death
+from millpond.rabbit.dead_letter_headers import is_cycle, with_death
 from millpond.rabbit.exchange_types import CHANCES, Routed
+from millpond.rabbit.policies import DeadLetterTarget
 
 if TYPE_CHECKING:
     from millpond.engine.queues.hosted.hosted_queue import HostedQueue
@@ -62,15 +63,15 @@ def _addressed(
     queues: "Queues", queue: "HostedQueue", messages: Sequence[Message], reason: DeathReason
 ) -> Iterator[_Addressed]:
     settings, vhost = queue.line.settings, queue.queue.vhost
-    target = settings.dead_letter_exchange
+    where = settings.dead_letter_target
     rooms = queues.broker.rooms(vhost)
-    if target is None:
+    if not isinstance(where, DeadLetterTarget):
         return
+    target, new_key = where
     is_there = not target or target in rooms.exchanges
     now_ms = queues.engine.clock.now_ms()
     for dead in messages:
         keys = (dead.routing_key, *copies(dead.headers.get("CC")))
-        new_key = settings.dead_letter_routing_key
         headers = with_death(
             dead.headers,
             reason=reason,

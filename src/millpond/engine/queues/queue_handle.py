@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol, TypeAlias
 from millpond.cursor.ack import Range
 from millpond.queue.consumers import Consumer
 from millpond.queue.message import Message
+from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import Handout
 from millpond.rabbit.commands import DeleteQueue
-from millpond.rabbit.policies import QueueSettings
 from millpond.rabbit.records import Queue
 
 # Above every offset.

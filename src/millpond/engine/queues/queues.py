@@ -41,6 +41,8 @@ from millpond.engine.queues.remote.queue_link import QueueLink
 from millpond.engine.queues.remote.remote_queue import RemoteQueue
 from millpond.metadata.image import Image
 from millpond.queue.message import Envelope, Message
+from millpond.queue.settings import QueueSettings
+from millpond.queue.steps import DeathReason
 from millpond.rabbit.arguments import STREAM, STREAM_TOPIC
 from millpond.rabbit.broker import Broker
 from millpond.rabbit.commands import (
@@ -52,9 +54,7 @@ from millpond.rabbit.commands import (
     Principal,
     StoreAll,
 )
-from millpond.rabbit.dead_letter_headers import DeathReason
 from millpond.rabbit.declare import decide
-from millpond.rabbit.policies import QueueSettings
 from millpond.rabbit.records import (
     Fact,
     Permission,
@@ -486,9 +486,9 @@ class Queues:
 
     def _end(self, queue: HostedQueue, command: Command) -> None:
         """From now on nobody can begin to use the queue, until it is gone or could not be ended."""
-        if queue.ending is None and not self._is_stopped and self.engine.running:
-            queue.ending = asyncio.get_running_loop().create_future()
-            self.spawn(self._ended(queue, queue.ending, command), type(command).__name__)
+        if not queue.ending.has_begun and not self._is_stopped and self.engine.running:
+            queue.ending.begin()
+            self.spawn(self._ended(queue, command), type(command).__name__)
 
     async def end(self, queue: HostedQueue, command: DeleteQueue) -> None:
         """As if nobody used the queue any more, for somebody who waits for it. Raises a ``BrokerRefusal``.
@@ -497,7 +497,7 @@ class Queues:
         queue, since it may go.
         """
         decide(self.broker, command)
-        ending = queue.ending = asyncio.get_running_loop().create_future()
+        queue.ending.begin()
         try:
             while True:
                 try:
@@ -512,17 +512,13 @@ class Queues:
                 else:
                     return
         finally:
-            queue.ending = None
-            ending.set_result(None)
+            queue.ending.finish()
 
-    async def _ended(
-        self, queue: HostedQueue, ending: "asyncio.Future[None]", command: Command
-    ) -> None:
+    async def _ended(self, queue: HostedQueue, command: Command) -> None:
         try:
             await self._quietly(command)
         finally:
-            queue.ending = None
-            ending.set_result(None)
+            queue.ending.finish()
 
     @contextmanager
     def forgiving(self) -> Iterator[None]:

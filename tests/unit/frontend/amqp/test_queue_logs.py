@@ -177,7 +177,7 @@ def test_deliveries_that_wait_for_the_socket_may_be_lost() -> None:
             while not queue.line.held:
                 await asyncio.sleep(0)
             client.session.pause_writing()
-            queue._recent.clear()
+            queue.store._recent.clear()
             await asyncio.sleep(0.1)
             amqp.broker.engine.delete_records("q", 0, -1)
             client.session.resume_writing()

@@ -563,12 +563,12 @@ def test_letters_that_waited_for_a_read_catch_up_though_more_come() -> None:
             await asyncio.sleep(1)
             storage.fail_reads = ""
             queue = hosted(amqp.frontend)
-            while queue._retries.waiting:
+            while queue.handouts.retries.waiting:
                 await asyncio.sleep(0.01)
             for tag in range(101, 400, 2):
                 client.send(1, BasicReject(delivery_tag=tag, requeue=False))
                 await asyncio.sleep(0)
-            assert len(queue._mail) < 10
+            assert len(queue.outbox) < 10
             await asyncio.sleep(5)
             assert await waiting(await amqp.client(1), "dead") == 200
 

@@ -17,10 +17,11 @@ class Loading:
     def __init__(self, queue: "HostedQueue", number: int) -> None:
         self._queue = queue
         self._line = queue.line
+        self._store = queue.store
         self._number = number
 
     def on_snapshot(self, snapshot: LaneSnapshot) -> None:
-        self._queue.has_ttl = self._queue.has_ttl or snapshot.has_ttl
+        self._store.has_ttl = self._store.has_ttl or snapshot.has_ttl
         self._line.restore(
             self._number,
             snapshot.lane,
@@ -30,11 +31,11 @@ class Loading:
 
     def on_messages(self, first: int, next_: int) -> None:
         due_ms = self._queue.due_ms(self._number, first, next_)
-        self._line.published(self._number, first, next_, has_ttl=self._queue.has_ttl, due_ms=due_ms)
+        self._line.published(self._number, first, next_, has_ttl=self._store.has_ttl, due_ms=due_ms)
 
     def on_damage(self, first: int, next_: int) -> None:
         # What was said there is not known: there may have been messages with a limit of their own.
-        self._queue.has_ttl = True
+        self._store.has_ttl = True
         # Nor is what lies between the last message and the damage a message: facts do.
         known = self._line.lanes[self._number].end
         over = Run(min(first, known), next_, State.ARCHIVED)
@@ -42,6 +43,6 @@ class Loading:
         self._queue.count_lost(next_ - first, "up to so many offsets cannot be read")
 
     def on_facts(self, facts: LogFacts) -> None:
-        self._queue.has_ttl = self._queue.has_ttl or facts.has_ttl
+        self._store.has_ttl = self._store.has_ttl or facts.has_ttl
         if facts.runs:
             self._line.apply(Facts(self._number, Delta(runs=facts.runs)))

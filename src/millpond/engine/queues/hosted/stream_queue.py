@@ -20,25 +20,17 @@ from millpond.engine.queues.hosted.queue_log import QueueLog
 from millpond.engine.queues.queue_handle import Counts, Got, Sink
 from millpond.queue.consumers import Consumer
 from millpond.queue.message import Message
+from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import Handout, Step
-from millpond.queue.streams import (
+from millpond.queue.streams import At, Filter, First, Found, Last, Next, Since, Start, StreamState
+from millpond.rabbit.records import Queue
+from millpond.rabbit.stream_arguments import (
     FILTER_VALUE,
     OFFSET_HEADER,
-    At,
-    Filter,
-    First,
-    Found,
-    Last,
-    Next,
-    Since,
-    Start,
-    StreamState,
     check_stream_consumer,
     filter_of,
     start_of,
 )
-from millpond.rabbit.policies import QueueSettings
-from millpond.rabbit.records import Queue
 from millpond.record.builder import build_batch
 from millpond.record.records import Record
 from millpond.replication.partition import Partition
@@ -178,7 +170,7 @@ class StreamQueue(HostedQueue):
             try:
                 records = reader.take(count)
             except StorageFailure as error:
-                self._keep_waiting(owner, error)
+                self.handouts.keep_waiting(owner, error)
                 return Found(ranges, has_more=False)
             for record in records:
                 self._keep(number, record)
@@ -186,13 +178,13 @@ class StreamQueue(HostedQueue):
                 count -= 1
             if count <= 0:
                 break
-        if self._retries.is_needed:
-            self._retries.worked(owner)
+        if self.handouts.retries.is_needed:
+            self.handouts.retries.worked(owner)
         return Found(ranges, any(reader.has_more for _number, reader in readers))
 
     def message(self, lane: int, offset: int) -> Message:
         """With its offset among its headers."""
-        record = self._kept.get((lane, offset)) or self._record(lane, offset)
+        record = self._kept.get((lane, offset)) or self.store.record(lane, offset)
         found = self._queues.envelope.open(record)
         headers = {**found.headers, OFFSET_HEADER: Long(offset)}
         return self._queues.envelope.with_headers(found, headers=headers, now_ms=found.received_ms)
@@ -232,19 +224,18 @@ class StreamQueue(HostedQueue):
                 self._count_damaged(number, lane)
 
     def _follow(self, step: Step) -> None:
-        self._handouts += step.handouts
+        self.handouts.add(step.handouts)
 
-    def _covered_handouts(self) -> list[Handout]:
+    def _hand_out(self, sinks: dict[Sink, None]) -> None:
         """All: a stream calls nothing redelivered."""
-        handouts, self._handouts = self._handouts, []
-        return handouts
+        self.handouts.hand_out_all(self, sinks)
 
     def _write_snapshots(self) -> None:
         pass
 
     def _cut(self) -> None:
         """A stream loses nothing by being read."""
-        self._left.clear()
+        self.handouts.forget_cancelled()
         if self._stream.has_more:
             self.wake()
 

@@ -42,10 +42,10 @@ from millpond.engine.queues.remote.remote_consumers import Client, RemoteConsume
 from millpond.engine.queues.remote.remote_requests import Questions, pass_on, refuse
 from millpond.queue.consumers import Consumer
 from millpond.queue.message import Message
+from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import Handout
 from millpond.rabbit.arguments import STREAM
 from millpond.rabbit.commands import DeleteQueue
-from millpond.rabbit.policies import QueueSettings
 from millpond.rabbit.records import Queue
 
 if TYPE_CHECKING:
