@@ -41,6 +41,8 @@ _TABLE: Final[tuple[tuple[str, str, Rank, Handler], ...]] = (
     ("cluster-name", "PUT", _A, overview.put_cluster_name),
     ("feature-flags", "GET", _A, features.list_flags),
     ("feature-flags/{name}/enable", "PUT", _A, features.enable),
+    ("deprecated-features", "GET", _W, features.list_deprecated),
+    ("deprecated-features/used", "GET", _W, features.list_deprecated_used),
     ("auth", "GET", _N, overview.auth),
     ("auth/attempts/{name}", "GET", _W, overview.auth_attempts),
     ("auth/attempts/{name}", "DELETE", _W, overview.reset_auth_attempts),

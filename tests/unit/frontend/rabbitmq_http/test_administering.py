@@ -206,6 +206,21 @@ def test_nodes_tell_of_themselves_wherever_they_are_asked() -> None:
     run(story())
 
 
+def test_deprecated_features_are_listed_and_those_that_queues_use() -> None:
+    async def story() -> None:
+        async with managed_broker() as broker:
+            names = {one["name"] for one in await broker.get("deprecated-features")}
+            assert names == {"global_qos", "transient_nonexcl_queues"}
+            await broker.do("PUT", "queues/%2F/kept", {"durable": True})
+            assert await broker.get("deprecated-features/used") == []
+            await broker.do("PUT", "queues/%2F/passing", {"durable": False})
+            (used,) = await broker.get("deprecated-features/used")
+            assert used["name"] == "transient_nonexcl_queues"
+            assert used["deprecation_phase"] == "permitted_by_default"
+
+    run(story())
+
+
 def test_what_asks_for_what_is_always_so_is_answered() -> None:
     async def story() -> None:
         async with managed_broker() as broker:
