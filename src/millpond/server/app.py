@@ -166,6 +166,7 @@ class Server:
         await self._connections.drain()
         if self._amqp is not None:
             self._amqp.stop()
+            self._amqp.queues.stop()
         engine, self._engine = self._engine, None
         clean = await engine.stop() if engine is not None else True
         if self._links is not None:
@@ -340,7 +341,9 @@ class Server:
         if has_clients:
             # What a client declares may hang on this node's life, which must have begun.
             await self.engine.membership.joined()
-        await self._amqp.start(serves_clients=has_clients)
+        # A node without clients of its own hosts queues for those of other nodes.
+        await self._amqp.queues.start(serves_clients=has_clients)
+        self._amqp.start()
         self._say_unknown_types(self._amqp)
         self._watch_pressure(self._amqp)
         for listener in self._listeners:
@@ -396,11 +399,14 @@ class Server:
         return lambda: KafkaConnection(frontend, self._connections, listener)
 
     def _amqp_frontend(self) -> "AmqpFrontend":
+        from millpond.engine.queues.queues import Queues
+        from millpond.frontend.amqp.envelope import AmqpEnvelope
         from millpond.frontend.amqp.frontend import AmqpFrontend
         from millpond.server.exchange_plugins import load_exchange_types
 
         load_exchange_types(self.settings.values["amqp.exchange.types"])
-        return AmqpFrontend(self.engine, self._verifier(), self._memory)
+        queues = Queues(self.engine, AmqpEnvelope())
+        return AmqpFrontend(queues, self._verifier(), self._memory)
 
     def _verifier(self) -> "Verifier | None":
         """Of tokens, where they are believed. Raises ``StartFailed``."""

@@ -24,7 +24,7 @@ from millpond.rabbit.exchange_types import CHANCES, Routed
 from millpond.rabbit.policies import DeadLetterTarget
 
 if TYPE_CHECKING:
-    from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+    from millpond.engine.queues.hosted.local_queue import LocalQueue
     from millpond.engine.queues.queues import Queues
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class _Addressed(NamedTuple):
 
 
 def bury(
-    queues: "Queues", queue: "HostedQueue", messages: Sequence[Message], reason: DeathReason
+    queues: "Queues", queue: "LocalQueue", messages: Sequence[Message], reason: DeathReason
 ) -> None:
     """Send letters to where the queue wants them; nobody waits for them."""
     for letter, targets, _is_stuck in _addressed(queues, queue, messages, reason):
@@ -60,7 +60,7 @@ def bury(
 
 
 def _addressed(
-    queues: "Queues", queue: "HostedQueue", messages: Sequence[Message], reason: DeathReason
+    queues: "Queues", queue: "LocalQueue", messages: Sequence[Message], reason: DeathReason
 ) -> Iterator[_Addressed]:
     settings, vhost = queue.line.settings, queue.queue.vhost
     where = settings.dead_letter_target
@@ -104,7 +104,7 @@ class _Pending(NamedTuple):
 class DeadLetters:
     """One queue's letters that must arrive."""
 
-    def __init__(self, queues: "Queues", queue: "HostedQueue") -> None:
+    def __init__(self, queues: "Queues", queue: "LocalQueue") -> None:
         self._queues = queues
         self._queue = queue
         self._waiting: deque[_Pending] = deque()

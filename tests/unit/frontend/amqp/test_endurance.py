@@ -9,7 +9,7 @@ import pytest
 from millpond.base import limits
 from millpond.base.errors import CorruptBatch, PeerUnreachable, RequestTimedOut
 from millpond.base.fields import Table
-from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.hosted.queue_log import Loader, QueueLog
 from millpond.queue.known import Need
 from millpond.queue.message import Message
@@ -337,7 +337,7 @@ def test_many_that_are_rejected_at_once_become_letters_in_parts(
             bury = queues.bury
 
             def counting(
-                queue: HostedQueue, messages: Sequence[Message], reason: DeathReason
+                queue: LocalQueue, messages: Sequence[Message], reason: DeathReason
             ) -> None:
                 nonlocal buried
                 buried += len(messages)

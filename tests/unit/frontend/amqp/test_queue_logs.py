@@ -6,7 +6,7 @@ import pytest
 
 from millpond.base.fields import Table
 from millpond.engine.api import Engine
-from millpond.engine.queues.hosted import hosted_queue, queue_log
+from millpond.engine.queues.hosted import queue_log, turn
 from millpond.queue.sizes import ReadyBytes
 from millpond.record.builder import build_batch
 from millpond.record.control import EndTxnMarker
@@ -233,7 +233,7 @@ def test_a_load_begins_at_the_last_snapshot(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_load_adds_up_sizes_from_the_last_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosted_queue, "_CUT_OFFSETS", 10)
+    monkeypatch.setattr(turn, "_CUT_OFFSETS", 10)
     storage = FaultyStorage()
 
     async def before() -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from millpond.base.fields import Table
-from millpond.engine.queues.hosted import hosted_queue
+from millpond.engine.queues.hosted import turn
 from millpond.frontend.amqp import channel as channels
 from millpond.queue import sizes
 from millpond.wire.amqp.events import ContentReceived, Event, MethodReceived
@@ -304,7 +304,7 @@ def test_a_client_of_another_node_gets_everything_when_it_can_be_read(
 def test_what_waits_for_a_client_of_another_node_is_not_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hosted_queue, "_CUT_OFFSETS", 2)
+    monkeypatch.setattr(turn, "_CUT_OFFSETS", 2)
 
     async def story() -> None:
         async with amqp_cluster() as cluster:
@@ -331,7 +331,7 @@ def test_what_waits_for_a_client_of_another_node_is_not_cut_off(
 def test_what_waits_for_a_consumer_that_left_is_not_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hosted_queue, "_CUT_OFFSETS", 2)
+    monkeypatch.setattr(turn, "_CUT_OFFSETS", 2)
 
     async def story() -> None:
         storage = FaultyStorage()

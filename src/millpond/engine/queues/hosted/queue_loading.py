@@ -8,13 +8,13 @@ from millpond.queue.log_facts import LaneSnapshot, LogFacts
 from millpond.queue.steps import Facts
 
 if TYPE_CHECKING:
-    from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+    from millpond.engine.queues.hosted.local_queue import LocalQueue
 
 
 class Loading:
     """What the log of a lane says, told to the line."""
 
-    def __init__(self, queue: "HostedQueue", number: int) -> None:
+    def __init__(self, queue: "LocalQueue", number: int) -> None:
         self._queue = queue
         self._line = queue.line
         self._store = queue.store
@@ -30,7 +30,7 @@ class Loading:
         )
 
     def on_messages(self, first: int, next_: int) -> None:
-        due_ms = self._queue.due_ms(self._number, first, next_)
+        due_ms = self._queue.turn.due_ms(self._number, first, next_)
         self._line.published(self._number, first, next_, has_ttl=self._store.has_ttl, due_ms=due_ms)
 
     def on_damage(self, first: int, next_: int) -> None:

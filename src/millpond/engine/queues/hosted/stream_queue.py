@@ -15,13 +15,19 @@ from millpond.base.errors import NotSupported, StorageFailure
 from millpond.base.fields import Long
 from millpond.cursor.ack import Range
 from millpond.engine.partitions.publish import Appended
-from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.hosted.decisions import Decisions
+from millpond.engine.queues.hosted.handouts import Handouts
+from millpond.engine.queues.hosted.local_queue import LocalQueue
+from millpond.engine.queues.hosted.message_store import MessageStore
+from millpond.engine.queues.hosted.outbox import Outbox
 from millpond.engine.queues.hosted.queue_log import QueueLog
+from millpond.engine.queues.hosted.turn import Surroundings, Turn
 from millpond.engine.queues.queue_handle import Counts, Got, Sink
 from millpond.queue.consumers import Consumer
 from millpond.queue.message import Message
+from millpond.queue.queue_state import QueueState
 from millpond.queue.settings import QueueSettings
-from millpond.queue.steps import Handout, Step
+from millpond.queue.steps import Step
 from millpond.queue.streams import At, Filter, First, Found, Last, Next, Since, Start, StreamState
 from millpond.rabbit.records import Queue
 from millpond.rabbit.stream_arguments import (
@@ -90,7 +96,52 @@ class _Reader:
         return self._wanted.wants(None if said is None else said.decode("utf-8", "replace"))
 
 
-class StreamQueue(HostedQueue):
+class _StreamTurn(Turn):
+    """What differs in a stream: nothing is written, called redelivered or lost by being read."""
+
+    state: StreamState
+
+    def __init__(
+        self,
+        state: QueueState,
+        store: MessageStore,
+        handouts: Handouts,
+        decisions: Decisions,
+        outbox: Outbox,
+        around: Surroundings,
+    ) -> None:
+        super().__init__(state, store, handouts, decisions, outbox, around)
+        # Where damage ends that was counted, by lane.
+        self._counted: set[tuple[int, int]] = set()
+
+    def take_in(self) -> None:
+        self._repeated.clear()
+        for number, lane in enumerate(self._lanes):
+            lane.forget_own()
+            if lane.damaged:
+                self._count_damaged(number, lane)
+
+    def follow(self, step: Step) -> None:
+        self._handouts.add(step.handouts)
+
+    def _hand_out(self, sinks: dict[Sink, None]) -> None:
+        self._handouts.hand_out_all(self._queue, sinks)
+
+    def _keep_log(self) -> None:
+        self._handouts.forget_cancelled()
+        if self.state.has_more:
+            self.wake()
+
+    def _count_damaged(self, number: int, lane: QueueLog) -> None:
+        """Once, whichever consumer reads it."""
+        damaged, lane.damaged = lane.damaged, []
+        for first, next_ in damaged:
+            if (number, next_) not in self._counted:
+                self._counted.add((number, next_))
+                self._count_lost(next_ - first, f"offsets {first} to {next_ - 1} cannot be read")
+
+
+class StreamQueue(LocalQueue):
     """One stream."""
 
     def __init__(
@@ -101,15 +152,20 @@ class StreamQueue(HostedQueue):
         partitions: Sequence[Partition],
     ) -> None:
         super().__init__(queues, queue, settings, partitions)
-        self._stream = StreamState(settings, self, now_ms=self._clock.now_ms())
-        self.line = self._stream
         # By owner: one for each partition, the one whose turn it is in front.
         self._readers: dict[str, deque[tuple[int, _Reader]]] = {}
         self._kept: OrderedDict[tuple[int, int], Record] = OrderedDict()
         self._handed_bytes = 0
         self._turns = 0
-        # Where damage ends that was counted, by lane.
-        self._lost_before: set[tuple[int, int]] = set()
+
+    def _new_state(self, settings: QueueSettings, starts: Sequence[int]) -> QueueState:
+        self._stream = StreamState(settings, self, now_ms=self._clock.now_ms())
+        return self._stream
+
+    def _new_turn(self, around: Surroundings) -> Turn:
+        return _StreamTurn(
+            self._stream, self.store, self.handouts, self.decisions, self.outbox, around
+        )
 
     def load(self) -> None:
         """Nothing has to be read before somebody wants it."""
@@ -200,9 +256,6 @@ class StreamQueue(HostedQueue):
     def reject(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
         self.settle(lane, ranges, owner)
 
-    def get(self, consumer: Consumer) -> Handout | None:
-        raise NotSupported(f"basic.get not supported by stream queues {self.queue.resource}")
-
     async def got(self, consumer: Consumer) -> Got | None:
         raise NotSupported(f"basic.get not supported by stream queues {self.queue.resource}")
 
@@ -213,39 +266,6 @@ class StreamQueue(HostedQueue):
 
     async def purged(self) -> int:
         raise NotSupported(f"queue.purge not supported by stream queues {self.queue.resource}")
-
-    # --- a turn --------------------------------------------------------------------------------------
-
-    def _take_in(self) -> None:
-        self._again.clear()
-        for number, lane in enumerate(self._lanes):
-            lane.forget_own()
-            if lane.damaged:
-                self._count_damaged(number, lane)
-
-    def _follow(self, step: Step) -> None:
-        self.handouts.add(step.handouts)
-
-    def _hand_out(self, sinks: dict[Sink, None]) -> None:
-        """All: a stream calls nothing redelivered."""
-        self.handouts.hand_out_all(self, sinks)
-
-    def _write_snapshots(self) -> None:
-        pass
-
-    def _cut(self) -> None:
-        """A stream loses nothing by being read."""
-        self.handouts.forget_cancelled()
-        if self._stream.has_more:
-            self.wake()
-
-    def _count_damaged(self, number: int, lane: QueueLog) -> None:
-        """Once, whoever reads it."""
-        damaged, lane.damaged = lane.damaged, []
-        for first, next_ in damaged:
-            if (number, next_) not in self._lost_before:
-                self._lost_before.add((number, next_))
-                self.count_lost(next_ - first, f"offsets {first} to {next_ - 1} cannot be read")
 
     # --- helpers -------------------------------------------------------------------------------------
 
