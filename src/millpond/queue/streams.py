@@ -2,13 +2,12 @@
 
 A consumer says where it begins and, if it likes, which messages it wants. It holds at most as many as its
 prefetch; acknowledging makes room and does nothing else. Nothing is written to the log but messages, and
-what goes goes by the topic's retention. Where messages are, and what is in them, is the host's business
-(``Stream``).
+what goes goes by the topic's retention. Where messages are, and what is in them, the host finds out.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from millpond.cursor.ack import Range
 from millpond.cursor.runs import NEVER_MS
@@ -16,9 +15,6 @@ from millpond.queue.consumers import Consumer
 from millpond.queue.queue_state import QueueState
 from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import Handout, Step
-
-# How often a consumer's messages are looked for in one turn; each time costs one read of the log.
-_LOOKS_A_TURN = 8
 
 
 class First(NamedTuple):
@@ -66,23 +62,16 @@ class Found(NamedTuple):
     has_more: bool
 
 
-class Stream(Protocol):
-    """What the host of a stream does for its line."""
-
-    def take(self, owner: str, count: int) -> Found:
-        """The next messages at a consumer's position, which moves behind them."""
-        ...
-
-
 class StreamState(QueueState):
-    """The consumers of a stream. Messages have no state here."""
+    """The consumers of a stream. Messages have no state here.
 
-    def __init__(self, settings: QueueSettings, stream: Stream, *, now_ms: int) -> None:
+    The host asks how many messages a consumer may have (``free``), reads them at the consumer's position and
+    says which it found (``took``).
+    """
+
+    def __init__(self, settings: QueueSettings, *, now_ms: int) -> None:
         super().__init__(settings, now_ms=now_ms)
-        self._stream = stream
         self._out: dict[str, int] = {}
-        # Whether some consumer could have more at once.
-        self.has_more = False
 
     @property
     def ready(self) -> int:
@@ -103,40 +92,28 @@ class StreamState(QueueState):
         super().consume(consumer, now_ms)
         self._out[consumer.owner] = 0
 
-    def deliver(
+    def free(
         self,
-        now_ms: int,
-        room: Callable[[Consumer], int] | None = None,
-        given: dict[tuple[str, bool], int] | None = None,
-    ) -> Step:
-        handouts: list[Handout] = []
-        given = {} if given is None else given
-        self.has_more = False
-        for consumer in self.consumers:
-            free = consumer.prefetch - self._out[consumer.owner]
-            if room is not None:
-                free = min(free, room(consumer) - given.get((consumer.channel, False), 0))
-            taken = self._take(consumer, free)
-            count = sum(one.next - one.first for one in taken)
-            self._out[consumer.owner] += count
-            place = consumer.channel, False
-            given[place] = given.get(place, 0) + count
-            handouts += taken
-        return Step(handouts=tuple(handouts))
+        consumer: Consumer,
+        room: Callable[[Consumer], int],
+        given: dict[tuple[str, bool], int],
+    ) -> int:
+        """How many messages a consumer may have. ``room`` and ``given`` are those of ``deliver``."""
+        place = consumer.channel, consumer.no_ack
+        held = self._out.get(consumer.owner, consumer.prefetch)
+        return min(consumer.prefetch - held, room(consumer) - given.get(place, 0))
 
-    def _take(self, consumer: Consumer, free: int) -> list[Handout]:
-        handouts: list[Handout] = []
-        for _look in range(_LOOKS_A_TURN):
-            if free <= 0:
-                return handouts
-            found = self._stream.take(consumer.owner, free)
-            for lane, (first, next_) in found.ranges:
-                handouts.append(Handout(consumer, lane, first, next_, 1))
-                free -= next_ - first
-            if not found.has_more:
-                return handouts
-        self.has_more = self.has_more or free > 0
-        return handouts
+    def took(
+        self, consumer: Consumer, found: Found, given: dict[tuple[str, bool], int]
+    ) -> tuple[Handout, ...]:
+        """These messages are the consumer's."""
+        count = sum(next_ - first for _lane, (first, next_) in found.ranges)
+        self._out[consumer.owner] += count
+        place = consumer.channel, consumer.no_ack
+        given[place] = given.get(place, 0) + count
+        return tuple(
+            Handout(consumer, lane, first, next_, 1) for lane, (first, next_) in found.ranges
+        )
 
     def settle(self, lane: int, ranges: Iterable[Range], owner: str, now_ms: int) -> Step:
         """Makes room."""

@@ -7,7 +7,7 @@ who are to send them, and read again if that was too long.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,8 @@ from millpond.replication.partition import Partition
 if TYPE_CHECKING:
     from millpond.engine.queues.queues import Queues
 
+# How often a consumer's messages are looked for in one turn; each time costs one read of the log.
+_LOOKS_A_TURN = 8
 # Bytes of records that were handed out and may be asked for.
 _KEPT_BYTES_MAX = 4 * 1024 * 1024
 _KEPT_OVERHEAD = 256
@@ -109,8 +111,13 @@ class _StreamTurn(Turn):
         decisions: Decisions,
         outbox: Outbox,
         around: Surroundings,
+        take: Callable[[str, int], Found],
     ) -> None:
+        """``take`` reads the next messages at a consumer's position, which moves behind them."""
         super().__init__(state, store, handouts, decisions, outbox, around)
+        self._take = take
+        # Whether some consumer could have more at once.
+        self._has_more = False
         # Where damage ends that was counted, by lane.
         self._counted: set[tuple[int, int]] = set()
 
@@ -124,12 +131,28 @@ class _StreamTurn(Turn):
     def follow(self, step: Step) -> None:
         self._handouts.add(step.handouts)
 
+    def _deliver(self, now_ms: int) -> None:
+        self._has_more = False
+        given: dict[tuple[str, bool], int] = {}
+        for consumer in tuple(self.state.consumers):
+            for _look in range(_LOOKS_A_TURN):
+                free = self.state.free(consumer, self._handouts.room, given)
+                if free <= 0:
+                    break
+                found = self._take(consumer.owner, free)
+                self._handouts.add(self.state.took(consumer, found, given))
+                if not found.has_more:
+                    break
+            else:
+                is_free = self.state.free(consumer, self._handouts.room, given) > 0
+                self._has_more = self._has_more or is_free
+
     def _hand_out(self, sinks: dict[Sink, None]) -> None:
         self._handouts.hand_out_all(self._queue, sinks)
 
     def _keep_log(self) -> None:
         self._handouts.forget_cancelled()
-        if self.state.has_more:
+        if self._has_more:
             self.wake()
 
     def _count_damaged(self, number: int, lane: QueueLog) -> None:
@@ -159,12 +182,18 @@ class StreamQueue(LocalQueue):
         self._turns = 0
 
     def _new_state(self, settings: QueueSettings, starts: Sequence[int]) -> QueueState:
-        self._stream = StreamState(settings, self, now_ms=self._clock.now_ms())
+        self._stream = StreamState(settings, now_ms=self._clock.now_ms())
         return self._stream
 
     def _new_turn(self, around: Surroundings) -> Turn:
         return _StreamTurn(
-            self._stream, self.store, self.handouts, self.decisions, self.outbox, around
+            self._stream,
+            self.store,
+            self.handouts,
+            self.decisions,
+            self.outbox,
+            around,
+            self.take,
         )
 
     def load(self) -> None:

@@ -167,8 +167,7 @@ class Turn:
         was_held_back = self._handouts.is_held_back
         if not was_held_back:
             # Consumers' room is counted without what is held back for them.
-            given: dict[tuple[str, bool], int] = {}
-            self.decide(partial(self.state.deliver, now_ms, self._handouts.room, given))
+            self._deliver(now_ms)
         self.trim(now_ms)
         if self._outbox and self._handouts.is_pausing:
             self._handouts.is_unread = True
@@ -185,6 +184,11 @@ class Turn:
             self._wake_in(limits.QUEUE_HELD_LOOK_MS)
         self._handouts.could_read()
         self._decisions.forget_unreadable(self.state)
+
+    def _deliver(self, now_ms: int) -> None:
+        """Decide which consumers get which messages."""
+        given: dict[tuple[str, bool], int] = {}
+        self.decide(partial(self.state.deliver, now_ms, self._handouts.room, given))
 
     def trim(self, now_ms: int) -> None:
         """Drop what is too old, then what is too much."""
