@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from millpond.base.fields import Table
-from millpond.queue.queue_state import Meta
+from millpond.queue.known import Meta
 from millpond.record.builder import NewRecord
 from millpond.record.records import Record
 

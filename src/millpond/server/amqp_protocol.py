@@ -4,6 +4,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from millpond.engine.limits.pressure import PressureWatch
+from millpond.engine.queues.queues import Queues
+from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.server.exchange_plugins import load_exchange_types
 from millpond.server.protocols import AMQP
@@ -24,7 +26,8 @@ class OpenAmqp(StreamProtocol):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         load_exchange_types(services.settings.values["amqp.exchange.types"])
-        self.frontend = AmqpFrontend(services.engine, _verifier(services), services.memory)
+        queues = Queues(services.engine, AmqpEnvelope())
+        self.frontend = AmqpFrontend(queues, _verifier(services), services.memory)
 
     async def start(self) -> None:
         """Load the queues. What clients declare may depend on this node's registration, which comes first."""
@@ -32,7 +35,9 @@ class OpenAmqp(StreamProtocol):
         engine = self._services.engine
         if serves_clients:
             await engine.membership.joined()
-        await self.frontend.start(serves_clients=serves_clients)
+        # A node without clients of its own hosts queues for those of other nodes.
+        await self.frontend.queues.start(serves_clients=serves_clients)
+        self.frontend.start()
         self._warn_of_unknown_types()
         watch = PressureWatch(
             self._services.machine, engine.broker_setting, self.frontend.on_pressure
@@ -51,6 +56,7 @@ class OpenAmqp(StreamProtocol):
 
     def stop(self) -> None:
         self.frontend.stop()
+        self.frontend.queues.stop()
 
     def _warn_of_unknown_types(self) -> None:
         broker = self.frontend.queues.broker

@@ -15,7 +15,9 @@ import pytest
 from millpond.base import limits
 from millpond.engine.api import BrokerEndpoint, Engine
 from millpond.engine.limits.request_memory import RequestMemory
+from millpond.engine.queues.queues import Queues
 from millpond.engine.runtime.turns import LONG_NS, Speaker, Turns
+from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.rabbitmq_http.context import ListenerInfo
 from millpond.frontend.rabbitmq_http.frontend import Management
@@ -79,8 +81,10 @@ async def served(
         )
         await engine.start()
         await engine.advertise([BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=9)])
-        frontend = AmqpFrontend(engine)
-        await frontend.start()
+        queues = Queues(engine, AmqpEnvelope())
+        await queues.start()
+        frontend = AmqpFrontend(queues)
+        frontend.start()
         connections = Connections(
             clock=engine.clock, setting=BrokerConfig().__getitem__, idle_ms_max=-1
         )
@@ -106,6 +110,7 @@ async def served(
             server.close()
             await connections.drain(0.2)
             frontend.stop()
+            queues.stop()
             await engine.stop()
 
 
