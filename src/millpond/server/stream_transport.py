@@ -112,8 +112,8 @@ class SocketConnection:
         """Return the stream of a connection that is to be served.
 
         A connection beyond a limit is closed at once; one that comes too fast is closed after a while, so
-        that its client does not reconnect at once. ``may_be_node``: at a listener that other nodes use, it
-        is served all the same for a short time, in which it may prove that it is a node's.
+        that its client does not reconnect at once. One that ``may_be_node`` is let in on trial instead, while
+        there is room for that.
         """
         # uvloop's transports are no subclass of asyncio's.
         self._transport = stream = cast("asyncio.Transport", transport)
@@ -122,7 +122,7 @@ class SocketConnection:
         if not connections.admit(self, host, may_be_node=may_be_node):
             self.abort()
             return None
-        if not connections.is_on_trial(self):
+        if not (may_be_node and connections.is_on_trial(self)):
             wait_ms = connections.wait_ms() or quota_wait_ms(host)
             if wait_ms and not (may_be_node and connections.try_node(self)):
                 keep_waiting(stream, wait_ms, self.abort)

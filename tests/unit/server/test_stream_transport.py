@@ -56,7 +56,7 @@ class Frontend:
 
 
 class Everybody:
-    def admit(self, _connection: object, _host: str) -> bool:
+    def admit(self, _connection: object, _host: str, *, may_be_node: bool = False) -> bool:
         return True
 
     def wait_ms(self) -> int:
