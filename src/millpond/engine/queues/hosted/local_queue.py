@@ -51,7 +51,6 @@ from millpond.queue.message import Message
 from millpond.queue.queue_state import QueueState
 from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import DeathReason, Step
-from millpond.rabbit.arguments import QUORUM
 from millpond.rabbit.commands import DeleteQueue
 from millpond.rabbit.records import Queue
 from millpond.replication.partition import Partition
@@ -79,9 +78,7 @@ class LocalQueue:
         # Unlike its name, no other queue ever has this.
         self.key = queues.key_of(queue)
         self.is_gone = False
-        # A quorum queue keeps all its messages, whatever their publishers ask for.
         self._is_durable = queue.durable
-        self._keeps_all = queue.type == QUORUM
         lanes = [
             QueueLog(queues.engine, partition, lasts=queue.durable) for partition in partitions
         ]
@@ -244,7 +241,7 @@ class LocalQueue:
     def append(self, lane: int, messages: Sequence[Message]) -> Appended:
         """Write messages; they are in the queue when ``durable`` is done. Raises what the log does."""
         synced = self._is_durable and (
-            self._keeps_all or any(message.is_persistent for message in messages)
+            self.settings.keeps_all or any(message.is_persistent for message in messages)
         )
         kept = self._queues.is_recent_kept
         appended = self.store.append(lane, messages, synced=synced, kept=kept)

@@ -101,6 +101,18 @@ class MessageStore:
             self._on_lost()
             raise
 
+    def due_ms(self, lane: int, first: int, next_: int) -> list[int]:
+        """When messages of a queue that delays are ready; a lost one at once. Raises ``StorageFailure``."""
+        due: list[int] = []
+        for offset in range(first, next_):
+            try:
+                message = self.look(lane, offset)
+            except MessageLost:
+                due.append(0)
+            else:
+                due.append(message.received_ms + self._envelope.delay_ms(message))
+        return due
+
     # --- memory --------------------------------------------------------------------------------------
 
     @property
