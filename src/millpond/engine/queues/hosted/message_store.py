@@ -60,6 +60,11 @@ class MessageStore:
             self._recent.add(lane, appended.info.first_offset, messages)
         return appended
 
+    def append_plain(self, lane: int, messages: Sequence[Message], *, synced: bool) -> Appended:
+        """Write messages of a stream, which has no sizes, ages or deliveries to remember."""
+        batch = build_batch(self._envelope.seal_all(messages))
+        return self.lanes[lane].append(batch, (), has_ttl=False, synced=synced)
+
     def coming(self) -> list[int]:
         """Sizes of messages that were appended and are not in the queue yet."""
         return [size for lane in self.lanes for size in lane.coming]
