@@ -42,6 +42,10 @@ class Envelope(Protocol):
 
     def open(self, record: Record) -> Message: ...
 
+    def delay_ms(self, message: Message) -> int:
+        """For how long a queue that delays keeps a message back."""
+        ...
+
     def chosen_by(self, message: Message) -> Table:
         """Properties that exchange types may choose by, besides headers and routing key."""
         ...

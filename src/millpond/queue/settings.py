@@ -24,5 +24,7 @@ class QueueSettings:
     delayed_retry: str = "disabled"
     delayed_retry_min_ms: int = 0
     delayed_retry_max_ms: int = 0
+    # Whether every message is kept as durably as a persistent one.
+    keeps_all: bool = False
     # Whether each message is ready only at a time of its own.
     is_delayed: bool = False

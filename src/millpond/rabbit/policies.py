@@ -186,7 +186,7 @@ _DELIVERY_LIMIT_DEFAULT = 20
 def settings_of(queue: Queue, policies: Iterable[Policy]) -> QueueSettings:
     """Arguments and policies of a queue, joined."""
     if is_hidden(queue.name):
-        return QueueSettings(is_delayed=True)
+        return QueueSettings(is_delayed=True, keeps_all=queue.type == QUORUM)
     policy = effective(queue, policies)
     arguments = queue.arguments
 
@@ -228,6 +228,7 @@ def settings_of(queue: Queue, policies: Iterable[Policy]) -> QueueSettings:
         delayed_retry=(word("delayed-retry-type") or "disabled") if retries_later else "disabled",
         delayed_retry_min_ms=retry_min_ms,
         delayed_retry_max_ms=limit("delayed-retry-max") or retry_min_ms,
+        keeps_all=queue.type == QUORUM,
     )
 
 

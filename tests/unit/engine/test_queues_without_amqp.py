@@ -43,6 +43,9 @@ class PlainCodec:
             ttl_ms=None if ttl is None else int(ttl),
         )
 
+    def delay_ms(self, message: Message) -> int:
+        return 0
+
     def chosen_by(self, message: Message) -> Table:
         return {}
 

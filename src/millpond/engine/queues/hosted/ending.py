@@ -7,7 +7,7 @@ deletes it on a condition, what others publish waits: it is in the queue if the 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from millpond.base.errors import MillpondError
 from millpond.engine.queues.queue_handle import Taken, when_all
@@ -22,12 +22,18 @@ class _HeldBack(NamedTuple):
     kept: "asyncio.Future[int | None]"
 
 
+class Publish(Protocol):
+    """How messages come into the queue."""
+
+    def __call__(self, messages: Sequence[Message], *, again: bool) -> Taken: ...
+
+
 class Ending:
     """That of one queue, if it has begun."""
 
     def __init__(
         self,
-        publish: Callable[[Sequence[Message], bool], Taken],
+        publish: Publish,
         check: Callable[[], None],
     ) -> None:
         """``publish`` puts messages into the queue; ``check`` raises if the queue is gone."""
@@ -89,7 +95,7 @@ class Ending:
         for messages, again, kept in held_back:
             try:
                 self._check()
-                when_all(*self._publish(messages, again), kept)
+                when_all(*self._publish(messages, again=again), kept)
             except MillpondError as error:
                 if not kept.done():
                     kept.set_exception(error)

@@ -1,9 +1,9 @@
 """One queue on the node that leads its topic: its turns, and what its clients ask of it.
 
-The parts of a queue: its turns (``turn.py``), its messages (``message_store.py``), decisions and what they
-need (``decisions.py``), messages on their way to consumers (``handouts.py``) and back from them
-(``returning.py``), clients that poll (``polling.py``), dead letters on their way (``outbox.py``) and its end
-(``ending.py``).
+The parts of a queue: what is published to it (``publishing.py``), its turns (``turn.py``), its messages
+(``message_store.py``), decisions and what they need (``decisions.py``), messages on their way to consumers
+(``handouts.py``) and back from them (``returning.py``), clients that poll (``polling.py``), dead letters on
+their way (``outbox.py``) and its end (``ending.py``).
 
 What a step decided is written as one control batch for each partition, after the dead letters that it caused
 and before a consumer gets its messages; no client waits for that write to be flushed. Where the log has
@@ -32,7 +32,6 @@ from millpond.base.errors import (
 )
 from millpond.cursor.ack import Range
 from millpond.cursor.runs import Run
-from millpond.engine.partitions.publish import Appended
 from millpond.engine.queues.dead_letters import DeadLetters
 from millpond.engine.queues.delays import DelayedMessages
 from millpond.engine.queues.hosted.decisions import Decisions
@@ -41,6 +40,7 @@ from millpond.engine.queues.hosted.handouts import Handouts
 from millpond.engine.queues.hosted.message_store import MessageStore
 from millpond.engine.queues.hosted.outbox import Outbox
 from millpond.engine.queues.hosted.polling import Polling
+from millpond.engine.queues.hosted.publishing import Publishing
 from millpond.engine.queues.hosted.queue_loading import Loading
 from millpond.engine.queues.hosted.queue_log import QueueLog
 from millpond.engine.queues.hosted.returning import Returning
@@ -51,7 +51,6 @@ from millpond.queue.message import Message
 from millpond.queue.queue_state import QueueState
 from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import DeathReason, Step
-from millpond.rabbit.arguments import QUORUM
 from millpond.rabbit.commands import DeleteQueue
 from millpond.rabbit.records import Queue
 from millpond.replication.partition import Partition
@@ -79,9 +78,6 @@ class LocalQueue:
         # Unlike its name, no other queue ever has this.
         self.key = queues.key_of(queue)
         self.is_gone = False
-        # A quorum queue keeps all its messages, whatever their publishers ask for.
-        self._is_durable = queue.durable
-        self._keeps_all = queue.type == QUORUM
         lanes = [
             QueueLog(queues.engine, partition, lasts=queue.durable) for partition in partitions
         ]
@@ -92,17 +88,22 @@ class LocalQueue:
         self.handouts = Handouts(self, lanes, str(queue.resource))
         self.decisions = Decisions(self.store, self.cannot_read)
         self.outbox = Outbox(self, DeadLetters(queues, self), self._dead_letter)
-        self.ending = Ending(self._publish, self._check_there)
+
+        def is_memory_low() -> bool:
+            return not queues.is_recent_kept
+
         self.turn = self._new_turn(
             Surroundings(
                 queue=self,
                 clock=self._clock,
                 hurry=queues.engine.flusher.hurry,
-                is_memory_low=lambda: not queues.is_recent_kept,
+                is_memory_low=is_memory_low,
                 on_expired=lambda: queues.lose(self),
                 count_lost=self.count_lost,
             )
         )
+        self._publishing = self._new_publishing(is_memory_low)
+        self.ending = Ending(self._publishing.publish, self._check_there)
         self._returning = Returning(self.line, self.turn)
         self._polling = Polling(self.line, self.store, self.decisions, self.turn, self._returning)
         # Messages that were taken out of the log from outside, or that cannot be read.
@@ -113,6 +114,17 @@ class LocalQueue:
 
     def _new_turn(self, around: Surroundings) -> Turn:
         return Turn(self.line, self.store, self.handouts, self.decisions, self.outbox, around)
+
+    def _new_publishing(self, is_memory_low: Callable[[], bool]) -> Publishing:
+        return Publishing(
+            self.line,
+            self.store,
+            self.decisions,
+            self.turn,
+            is_durable=self.queue.durable,
+            is_memory_low=is_memory_low,
+            refuse=self.refuse,
+        )
 
     @property
     def settings(self) -> QueueSettings:
@@ -213,57 +225,12 @@ class LocalQueue:
         ``again``: they may be in the queue already, and be known to consumers.
         """
         held = self.ending.hold(messages, again=again)
-        return held or self._publish(messages, again)
-
-    def _publish(self, messages: Sequence[Message], again: bool) -> Taken:
-        admitted, to_letters = self.admit(messages)
-        kept = messages if admitted == len(messages) else messages[:admitted]
-        lanes: dict[int, Sequence[Message]] = {}
-        if len(self._lanes) == 1:
-            if kept:
-                lanes[0] = kept
-        else:
-            by_priority: dict[int, list[Message]] = {}
-            for message in kept:
-                by_priority.setdefault(self.lane_for(message), []).append(message)
-            lanes.update(by_priority)
-        appended = []
-        for lane, some in lanes.items():
-            written = self.append(lane, some)
-            appended.append(written.durable)
-            if again:
-                self.turn.repeated(lane, written.info.first_offset, written.info.last_offset + 1)
-        if to_letters and admitted < len(messages):
-            self.refuse(messages[admitted:])
-        return Taken(admitted, [durable for durable in appended if durable is not None])
-
-    def lane_for(self, message: Message) -> int:
-        """Which partition a message goes to."""
-        return self.line.lane_of(message.priority)
-
-    def append(self, lane: int, messages: Sequence[Message]) -> Appended:
-        """Write messages; they are in the queue when ``durable`` is done. Raises what the log does."""
-        synced = self._is_durable and (
-            self._keeps_all or any(message.is_persistent for message in messages)
-        )
-        kept = self._queues.is_recent_kept
-        appended = self.store.append(lane, messages, synced=synced, kept=kept)
-        self.wake()
-        return appended
+        return held or self._publishing.publish(messages, again=again)
 
     def forget_recent(self) -> None:
         """Memory runs low; the log has all of it."""
         self.store.forget()
         self.line.known.clear()
-
-    def admit(self, messages: Sequence[Message]) -> tuple[int, bool]:
-        """How many of these may be appended, and whether the others are to become letters."""
-        if self.line.settings.overflow == "drop-head":
-            return len(messages), False
-        self.decisions.learn_sizes(self.line)
-        coming = self.store.coming()
-        answer = self.line.admit([*coming, *(len(message.body) for message in messages)])
-        return max(0, answer.admitted - len(coming)), answer.to_letters
 
     def message(self, lane: int, offset: int) -> Message:
         """A message that was handed out."""

@@ -60,6 +60,11 @@ class MessageStore:
             self._recent.add(lane, appended.info.first_offset, messages)
         return appended
 
+    def append_plain(self, lane: int, messages: Sequence[Message], *, synced: bool) -> Appended:
+        """Write messages of a stream, which has no sizes, ages or deliveries to remember."""
+        batch = build_batch(self._envelope.seal_all(messages))
+        return self.lanes[lane].append(batch, (), has_ttl=False, synced=synced)
+
     def coming(self) -> list[int]:
         """Sizes of messages that were appended and are not in the queue yet."""
         return [size for lane in self.lanes for size in lane.coming]
@@ -100,6 +105,18 @@ class MessageStore:
         except MessageLost:
             self._on_lost()
             raise
+
+    def due_ms(self, lane: int, first: int, next_: int) -> list[int]:
+        """When messages of a queue that delays are ready; a lost one at once. Raises ``StorageFailure``."""
+        due: list[int] = []
+        for offset in range(first, next_):
+            try:
+                message = self.look(lane, offset)
+            except MessageLost:
+                due.append(0)
+            else:
+                due.append(message.received_ms + self._envelope.delay_ms(message))
+        return due
 
     # --- memory --------------------------------------------------------------------------------------
 

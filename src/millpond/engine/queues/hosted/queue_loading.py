@@ -30,7 +30,8 @@ class Loading:
         )
 
     def on_messages(self, first: int, next_: int) -> None:
-        due_ms = self._queue.turn.due_ms(self._number, first, next_)
+        is_delayed = self._line.settings.is_delayed
+        due_ms = self._store.due_ms(self._number, first, next_) if is_delayed else ()
         self._line.published(self._number, first, next_, has_ttl=self._store.has_ttl, due_ms=due_ms)
 
     def on_damage(self, first: int, next_: int) -> None:

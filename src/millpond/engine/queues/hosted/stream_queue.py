@@ -20,6 +20,7 @@ from millpond.engine.queues.hosted.handouts import Handouts
 from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.hosted.message_store import MessageStore
 from millpond.engine.queues.hosted.outbox import Outbox
+from millpond.engine.queues.hosted.publishing import Publishing
 from millpond.engine.queues.hosted.queue_log import QueueLog
 from millpond.engine.queues.hosted.turn import Surroundings, Turn
 from millpond.engine.queues.queue_handle import Counts, Got, Sink
@@ -37,7 +38,6 @@ from millpond.rabbit.stream_arguments import (
     filter_of,
     start_of,
 )
-from millpond.record.builder import build_batch
 from millpond.record.records import Record
 from millpond.replication.partition import Partition
 
@@ -164,6 +164,22 @@ class _StreamTurn(Turn):
                 self._count_lost(next_ - first, f"offsets {first} to {next_ - 1} cannot be read")
 
 
+class _StreamPublishing(Publishing):
+    """Lanes in turns; nothing is kept in memory for deliveries."""
+
+    _turns = 0
+
+    def _lane_for(self, message: Message) -> int:
+        self._turns += 1
+        return self._turns % len(self._store.lanes)
+
+    def _append(self, lane: int, messages: Sequence[Message]) -> Appended:
+        is_synced = any(message.is_persistent for message in messages)
+        appended = self._store.append_plain(lane, messages, synced=is_synced)
+        self._turn.wake()
+        return appended
+
+
 class StreamQueue(LocalQueue):
     """One stream."""
 
@@ -179,7 +195,6 @@ class StreamQueue(LocalQueue):
         self._readers: dict[str, deque[tuple[int, _Reader]]] = {}
         self._kept: OrderedDict[tuple[int, int], Record] = OrderedDict()
         self._handed_bytes = 0
-        self._turns = 0
 
     def _new_state(self, settings: QueueSettings, starts: Sequence[int]) -> QueueState:
         self._stream = StreamState(settings, now_ms=self._clock.now_ms())
@@ -196,25 +211,22 @@ class StreamQueue(LocalQueue):
             self.take,
         )
 
+    def _new_publishing(self, is_memory_low: Callable[[], bool]) -> Publishing:
+        return _StreamPublishing(
+            self.line,
+            self.store,
+            self.decisions,
+            self.turn,
+            is_durable=self.queue.durable,
+            is_memory_low=is_memory_low,
+            refuse=self.refuse,
+        )
+
     def load(self) -> None:
         """Nothing has to be read before somebody wants it."""
         for lane in self._lanes:
             lane.skip_to(lane.partition.last_stable_offset)
             lane.partition.watchers[self] = None
-
-    # --- messages in ---------------------------------------------------------------------------------
-
-    def lane_for(self, message: Message) -> int:
-        """In turns, if there are several."""
-        self._turns += 1
-        return self._turns % len(self._lanes)
-
-    def append(self, lane: int, messages: Sequence[Message]) -> Appended:
-        batch = build_batch(self._queues.envelope.seal_all(messages))
-        is_synced = any(message.is_persistent for message in messages)
-        appended = self._lanes[lane].append(batch, (), has_ttl=False, synced=is_synced)
-        self.wake()
-        return appended
 
     # --- messages out --------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from millpond.base import limits
 from millpond.base.clock import Clock
-from millpond.base.errors import MessageLost, MillpondError, StorageFailure
+from millpond.base.errors import MillpondError, StorageFailure
 from millpond.cursor.runs import NEVER_MS, Run, State
 from millpond.engine.queues.hosted.decisions import Decisions
 from millpond.engine.queues.hosted.handouts import Handouts
@@ -24,7 +24,6 @@ from millpond.queue.consumers import UNLIMITED
 from millpond.queue.log_facts import LaneSnapshot, LogFacts
 from millpond.queue.queue_state import QueueState
 from millpond.queue.steps import Step
-from millpond.rabbit.exchange_types import delay_ms_of
 
 log = logging.getLogger(__name__)
 
@@ -113,19 +112,9 @@ class Turn:
         """Carry out a decision to its end. Return its last step."""
         return self._decisions.carry_out(self.state, decision, self.follow)
 
-    def due_ms(self, lane: int, first: int, next_: int) -> list[int]:
-        """When messages are ready, in a queue that delays; a lost one at once. Raises ``StorageFailure``."""
-        if not self.state.settings.is_delayed:
-            return []
-        due: list[int] = []
-        for offset in range(first, next_):
-            try:
-                message = self._store.look(lane, offset)
-            except MessageLost:
-                due.append(0)
-            else:
-                due.append(message.received_ms + delay_ms_of(message.headers))
-        return due
+    def _due_ms(self, lane: int, first: int, next_: int) -> list[int]:
+        is_delayed = self.state.settings.is_delayed
+        return self._store.due_ms(lane, first, next_) if is_delayed else []
 
     # --- one turn ------------------------------------------------------------------------------------
 
@@ -221,7 +210,7 @@ class Turn:
 
     def _take_arrivals(self, number: int, lane: QueueLog) -> None:
         for first, next_, has_ttl, size in lane.arrivals():
-            due_ms = self.due_ms(number, first, next_)
+            due_ms = self._due_ms(number, first, next_)
             self.state.published(number, first, next_, has_ttl=has_ttl, size=size, due_ms=due_ms)
 
     def _note_loss(self, number: int, lane: QueueLog) -> None:
