@@ -1,10 +1,10 @@
-"""What a message costs one node from a publisher's bytes to the consumer's acknowledgement, without sockets.
+"""Measures a message's cost on one node from publish to acknowledgement, without sockets.
 
     python -m bench.micro_amqp_flow             CPU for each message, of all threads
     python -m bench.micro_amqp_flow --profile   where it goes
 
 A real engine with its log on a real disk; bytes go to real sessions, one for the publisher and one for the
-consumer. What the clients do themselves is little and in the figures.
+consumer. The figures include the clients' own work, which is small.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from typing import Any
 
 from millpond.engine.api import BrokerEndpoint
 from millpond.engine.node.node import Node
+from millpond.engine.queues.queues import Queues
+from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
@@ -80,7 +82,7 @@ class Client:
         pass
 
     def finish(self, seconds: float) -> None:
-        """The end of the measurement."""
+        """End the measurement."""
 
     def close(self) -> None:
         self.session.connection_lost()
@@ -118,19 +120,22 @@ async def running() -> AsyncIterator[AmqpFrontend]:
         )
         await engine.start()
         await engine.advertise([BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=9092)])
-        frontend = AmqpFrontend(engine)
-        await frontend.start()
+        queues = Queues(engine, AmqpEnvelope())
+        await queues.start()
+        frontend = AmqpFrontend(engine, queues)
+        frontend.start()
         try:
             yield frontend
         finally:
             frontend.stop()
+            queues.stop()
             await engine.stop()
 
 
 async def flow(
     frontend: AmqpFrontend, *, size: int, batch: int, prefetch: int | None, confirmed: bool
 ) -> tuple[float, float]:
-    """Microseconds of CPU for a message, and confirms for each batch of messages."""
+    """Return microseconds of CPU for a message, and confirms for each batch of messages."""
     name = f"q-{size}-{batch}-{prefetch}-{confirmed}"
     heard = asyncio.Event()
     publisher, consumer = Client(frontend, heard), Client(frontend, heard)

@@ -1,10 +1,10 @@
-"""What a long queue costs: filling it, taking from it, its memory, and loading it again.
+"""Measures a long queue: filling it, taking from it, its memory, and loading it again.
 
     python -m bench.micro_long_queue              a queue of 1,000,000 messages of 12 bytes, of five kinds
     python -m bench.micro_long_queue 100000
 
 The last kind is filled one by one while others are taken and settled, so that something is written between
-any two messages; it is a tenth as long. A real engine with its log on a real disk, without sockets and
+any two messages; it is a tenth as long. A real engine with its log on a real disk, without sockets and the
 front-ends' work for each delivery.
 """
 
@@ -22,8 +22,10 @@ from time import perf_counter
 from millpond.base.fields import Table
 from millpond.engine.api import BrokerEndpoint
 from millpond.engine.node.node import Node
-from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle
+from millpond.engine.queues.queues import Queues
+from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
@@ -53,7 +55,7 @@ _ASKER = Consumer(owner="g/1", channel="g", tag="", no_ack=True)
 
 
 class Taker:
-    """A consumer that settles what it gets, at once."""
+    """A consumer that settles each message at once."""
 
     follows = False
 
@@ -98,16 +100,19 @@ async def running(directory: Path) -> AsyncIterator[AmqpFrontend]:
     )
     await engine.start()
     await engine.advertise([BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=9092)])
-    frontend = AmqpFrontend(engine)
-    await frontend.start()
+    queues = Queues(engine, AmqpEnvelope())
+    await queues.start()
+    frontend = AmqpFrontend(engine, queues)
+    frontend.start()
     try:
         yield frontend
     finally:
         frontend.stop()
+        queues.stop()
         await engine.stop()
 
 
-async def fill(queue: HostedQueue, count: int, ttl_ms: int | None, now_ms: int) -> None:
+async def fill(queue: LocalQueue, count: int, ttl_ms: int | None, now_ms: int) -> None:
     message = Message("", "q", _BLOCK, {}, b"x" * 12, now_ms, None, ttl_ms)
     for number in range(0, count, _TOGETHER):
         queue.publish([message] * _TOGETHER)
@@ -116,20 +121,20 @@ async def fill(queue: HostedQueue, count: int, ttl_ms: int | None, now_ms: int) 
     await queue.settled()
 
 
-async def fill_slowly(queue: HostedQueue, count: int, now_ms: int) -> None:
-    """Two come and one is taken, again and again."""
+async def fill_slowly(queue: LocalQueue, count: int, now_ms: int) -> None:
+    """Publish two and settle one, repeatedly."""
     message = Message("", "q", _BLOCK, {}, b"x" * 12, now_ms, None, None)
     for number in range(count):
         queue.publish([message])
-        assert queue.get(_ASKER) is not None
+        assert queue._polling.take(_ASKER) is not None
         queue.publish([message])
         if number % 100 == 0:
             await asyncio.sleep(0)
     await queue.settled()
 
 
-async def take(queue: HostedQueue, count: int) -> float:
-    """Messages a second."""
+async def take(queue: LocalQueue, count: int) -> float:
+    """Return messages a second."""
     taker, started = Taker(count), perf_counter()
     queue.consume(Consumer(owner="c/1", channel="c", tag="t", prefetch=100), taker)
     await taker.done.wait()

@@ -1,7 +1,7 @@
 """Quotas, memory of requests, pressure and clients' metrics, as front-ends use them."""
 
 from millpond.engine.limits.cluster_pressure import ClusterPressure
-from millpond.engine.limits.pressure import DISK, MEMORY, NONE, Pressure, PressureWatch
+from millpond.engine.limits.pressure import PressureWatch
 from millpond.engine.limits.quotas import (
     CONSUMER_BYTE_RATE,
     PRODUCER_BYTE_RATE,
@@ -14,14 +14,10 @@ from millpond.engine.limits.telemetry import ACCEPTED_CODECS, unpacked_size
 __all__ = [
     "ACCEPTED_CODECS",
     "CONSUMER_BYTE_RATE",
-    "DISK",
-    "MEMORY",
-    "NONE",
     "PRODUCER_BYTE_RATE",
     "ClusterPressure",
     "Gathered",
     "MutationBudget",
-    "Pressure",
     "PressureWatch",
     "Quotas",
     "RequestMemory",

@@ -11,7 +11,8 @@ from millpond.engine.cluster.node_info import NodeInfo
 from millpond.engine.quorum.quorum_host import QuorumHost
 from millpond.log.log_dirs import LogDirs
 from millpond.metadata.controller import METADATA_TOPIC, decide_new_epochs
-from millpond.metadata.elections import Rules, decide_one_min_isr
+from millpond.metadata.directories import decide_replaced_directories
+from millpond.metadata.elections import Rules, decide_emptied, decide_one_min_isr
 from millpond.metadata.features import first_levels, own_features
 from millpond.metadata.image import Image, apply
 from millpond.metadata.records import (
@@ -40,14 +41,25 @@ async def write_first_facts(parts: BootstrapParts, *, fresh: bool) -> None:
     """What each start adds: the format at the very first, the node, epochs after an unclean stop."""
     metadata = parts.quorum
     records: list[MetadataRecord] = []
+    known = metadata.image.brokers.get(parts.info.node_id)
     others = metadata.image.brokers.keys() - {parts.info.node_id}
+    is_replaced = False
     records += first_levels(metadata.image, fresh=fresh, is_alone=not others)
-    if fresh or parts.info.node_id not in metadata.image.brokers:
+    if fresh or known is None:
         records.append(registration(parts, ()))
+    elif not others and (known.incarnation_id, known.log_dirs) != (
+        parts.info.incarnation_id,
+        parts.log_dirs.ids,
+    ):
+        # Nodes that join later find this life of the node registered, with the directories that it has.
+        is_replaced = bool(known.log_dirs) and not set(known.log_dirs) & set(parts.log_dirs.ids)
+        records.append(registration(parts, known.end_points))
+        if is_replaced:
+            records += _without_records(parts, apply(metadata.image, records))
     if fresh:
         records += _adopted_topics(parts)
-    if not parts.log_dirs.was_clean:
-        records += decide_new_epochs(metadata.image, parts.info.node_id)
+    if is_replaced or not parts.log_dirs.was_clean:
+        records += decide_new_epochs(apply(metadata.image, records), parts.info.node_id)
     if fresh:
         records += decide_one_min_isr(apply(metadata.image, records), parts.rules)
     await metadata.propose(records)
@@ -66,6 +78,37 @@ def registration(
         log_dirs=parts.log_dirs.ids,
         features=own_features(),
     )
+
+
+def _without_records(parts: BootstrapParts, image: Image) -> list[MetadataRecord]:
+    """A node that is alone has none of the directories that it was registered with: their disks were replaced
+    by empty ones, and the metadata lie elsewhere.
+
+    Partitions that no other node has begin anew. Those that other nodes had a replica of get no leader: the
+    copies of a node that joins again would be cut to what is here, which is nothing.
+    """
+    node = parts.info.node_id
+    rules = parts.rules(image)
+    emptied = decide_emptied(image, node, rules)
+    moved = decide_replaced_directories(apply(image, emptied), node, rules)
+    after = apply(image, (*emptied, *moved))
+    held = [
+        partition
+        for topic in after.topics.values()
+        for partition in topic.partitions
+        if node in partition.replicas
+    ]
+    led = sum(partition.leader == node for partition in held)
+    log.error(
+        "none of the log directories that this node was registered with is here: the records of %d "
+        "partitions are gone. %d partitions without another replica begin empty; %d wait for a node that has "
+        "a replica, and for an unclean election. If the disks are only not mounted, stop the node and mount "
+        "them",
+        len(held),
+        led,
+        len(held) - led,
+    )
+    return [*emptied, *moved]
 
 
 def _adopted_topics(parts: BootstrapParts) -> list[MetadataRecord]:

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 from millpond.base.errors import MillpondError, ShuttingDown
 from millpond.engine.coordinators.services import CoordinatorServices
-from millpond.group.roster import NEVER_MS
+from millpond.group.messages import NEVER_MS
 
 log = logging.getLogger(__name__)
 

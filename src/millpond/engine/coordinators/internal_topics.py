@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from millpond.base.errors import MillpondError, ShuttingDown
 from millpond.engine.coordinators.services import CoordinatorServices
-from millpond.group.streams_messages import StreamsHeartbeatAnswer
-from millpond.group.topology import InternalTopic, StreamsStatus
+from millpond.group.streams.messages import StreamsHeartbeatAnswer
+from millpond.group.streams.topology import InternalTopic, StreamsStatus
 from millpond.metadata.controller import CreateTopic
 
 log = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from millpond.base.errors import MillpondError
 from millpond.base.ids import NodeId
+from millpond.base.pressure import DISK, MEMORY, NONE, Pressure
 from millpond.engine.cluster.metadata_view import MetadataView
 from millpond.engine.cluster.node_info import NodeInfo
-from millpond.engine.limits.pressure import DISK, MEMORY, NONE, Pressure
 from millpond.engine.peers import PeerHandlers, Peers, TellPressure
 from millpond.engine.runtime.runtime import Runtime
 

@@ -168,6 +168,7 @@ class Lifecycle:
         else:
             services.disk_history.begin_alone()
         services.quotas.learn(quorum.image)
+        services.own_min_isr.look(quorum.image)
         services.topics.load(quorum.image, quorum.removed_topics)
         quorum.on_commit(self._on_commit)
         for partition in services.topics:
@@ -179,6 +180,7 @@ class Lifecycle:
         services.groups.start()
         services.transactions.start()
         services.share.start()
+        services.timers.start()
         services.runtime.tasks.spawn(services.maintenance.run(), name="maintenance")
         services.runtime.tasks.spawn(services.repairs.run(), name="repairs")
 
@@ -225,6 +227,7 @@ class Lifecycle:
         services.groups.stop()
         services.transactions.stop()
         services.share.stop()
+        services.timers.stop()
         runtime.running = False
         await services.metadata.quorum.stop()
         await runtime.tasks.stop()

@@ -13,6 +13,7 @@ from millpond.engine.cluster.controller_link import ControllerLink
 from millpond.engine.cluster.disk_history import DiskHistory
 from millpond.engine.cluster.membership import MemberParts, Membership
 from millpond.engine.cluster.metadata_view import MetadataView
+from millpond.engine.cluster.min_isr import OwnMinIsr
 from millpond.engine.cluster.node_info import NodeInfo
 from millpond.engine.cluster.node_settings import NodeSettings
 from millpond.engine.cluster.process_watch import NodeWatch
@@ -41,6 +42,7 @@ from millpond.engine.runtime.runtime import Runtime
 from millpond.engine.runtime.threads import Threads
 from millpond.engine.share.services import ShareServices
 from millpond.engine.share.share_groups import ShareGroups
+from millpond.engine.timers.timers import Timers
 from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig
 
@@ -97,6 +99,7 @@ class NodeServices:
         self._make_partitions()
         self._make_coordinators()
         self.quotas = Quotas(self.settings.get)
+        self.own_min_isr = OwnMinIsr(node_id, lambda: self.settings.broker)
         self.telemetry = Telemetry(
             lambda: self.metadata.image,
             bytes_max=lambda: int(self.settings.get("telemetry.max.bytes")),
@@ -106,6 +109,7 @@ class NodeServices:
             self.membership.on_change,
             self.directory_assignments.on_change,
             self.quotas.on_change,
+            self.own_min_isr.on_change,
         ):
             self.metadata.observe(observer)
 
@@ -163,7 +167,7 @@ class NodeServices:
                 directory_ids=lambda: self.log_dirs.ids,
                 incarnation_id=lambda: info.incarnation_id,
                 kept_registrations=self.disk_history.kept_registrations,
-                note_registrations=self.log_dirs.note_life,
+                note_registrations=self.log_dirs.record_incarnation,
                 lost_replicas=self.disk_history.lost_replicas,
                 on_registered=self.log_dirs.forget_shortened,
                 link=self.controller_link,
@@ -288,6 +292,8 @@ class NodeServices:
             drop_share_groups=lambda index, count: self.share.drop_groups(index, count),
         )
         self.transactions = Transactions(services, self.groups)
-        self.share = ShareGroups(
-            ShareServices.of(services, groups=self.groups, partition_calls=self.partition_calls)
+        share_services = ShareServices.of(
+            services, groups=self.groups, partition_calls=self.partition_calls
         )
+        self.share = ShareGroups(share_services)
+        self.timers = Timers(services, self.partition_calls)

@@ -26,7 +26,7 @@ from millpond.engine.runtime.offload import OffloadPool
 from millpond.log.partition_log import AppendInfo
 from millpond.metadata.controller import INTERNAL_TOPICS
 from millpond.record.batch import BatchHeader
-from millpond.record.inspection import Room
+from millpond.record.inspection import ScratchBuffer
 from millpond.record.producer_abilities import ProducerAbilities
 from millpond.record.validate import (
     Validated,
@@ -74,8 +74,8 @@ class Publisher:
         self._flusher = flusher
         self._offload = offload
         # Of the threads beside the loop; as many as ever worked at once.
-        self._rooms: list[Room] = []
-        self._room = Room(LOOP_DECOMPRESSED_BYTES_MAX)
+        self._rooms: list[ScratchBuffer] = []
+        self._room = ScratchBuffer(LOOP_DECOMPRESSED_BYTES_MAX)
         self._clock = clock
         self._admit = admit
         self._disk_told_ms: int | None = None
@@ -163,7 +163,7 @@ class Publisher:
             try:
                 room = rooms.pop()
             except IndexError:
-                room = Room(BESIDE_ROOM_BYTES)
+                room = ScratchBuffer(BESIDE_ROOM_BYTES)
             try:
                 return validate_records(records, header, rules, now_ms, room)
             finally:

@@ -16,10 +16,11 @@ from millpond.base.clock import Clock
 from millpond.base.errors import MillpondError, OffsetOutOfRange
 from millpond.base.ids import NodeId
 from millpond.engine.partitions.topic_table import TopicTable
-from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead, ReplicaReads
+from millpond.engine.peers import ReplicaFetch, ReplicaRead, ReplicaReads
 from millpond.engine.replication.follower_sessions import Followed, Session, Sessions, Wait
 from millpond.engine.replication.replication_quotas import ReplicationQuota
 from millpond.engine.runtime.runtime import Runtime
+from millpond.replication.fetch_session import ReplicaPosition
 from millpond.replication.partition import Partition
 from millpond.replication.serving import admit
 

@@ -9,9 +9,9 @@ held back: acknowledgements wait for it.
 from functools import lru_cache
 
 from millpond.base.ids import NodeId
+from millpond.base.rates import SampledRate
 from millpond.engine.cluster.metadata_view import MetadataView
 from millpond.engine.cluster.node_settings import NodeSettings
-from millpond.engine.limits.quota_rates import SampledRate
 from millpond.engine.runtime.runtime import Runtime
 from millpond.log.config import LONG_MAX
 from millpond.replication.partition import Partition

@@ -34,7 +34,7 @@ from millpond.engine.peers import (
 from millpond.engine.share.services import ShareServices
 from millpond.engine.share.share_coordinator import ShareCoordinator
 from millpond.engine.share.share_state import SharePartition
-from millpond.group.share_records import ShareKey, ShareSnapshot
+from millpond.group.share.records import ShareKey, ShareSnapshot
 
 log = logging.getLogger(__name__)
 

@@ -5,19 +5,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millpond.base import limits
+from millpond.base.pressure import DISK, NONE, Pressure
 from millpond.engine.api import Engine
-from millpond.engine.api.limits import (
-    DISK,
-    NONE,
-    ClusterPressure,
-    Pressure,
-    PressureWatch,
-    RequestMemory,
-)
+from millpond.engine.api.limits import ClusterPressure, PressureWatch, RequestMemory
 from millpond.engine.queues.queues import Queues
 from millpond.frontend.amqp.consumer_timeout import ConsumerTimeouts
 from millpond.frontend.amqp.disk_alarm import DiskAlarm
-from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.identity import server_properties
 from millpond.frontend.amqp.logins import Logins, Verifier
 from millpond.frontend.amqp.message_stats import MessageStats
@@ -41,13 +34,15 @@ class AmqpFrontend:
     def __init__(
         self,
         engine: Engine,
+        queues: Queues,
         verifier: Verifier | None = None,
         memory: RequestMemory | None = None,
     ) -> None:
-        """``memory`` is what the connections of all front-ends share; without it, what one may begin."""
+        """``queues`` are the node's, which starts and stops them. ``memory`` is what the connections of all
+        front-ends share; without it, what one may begin."""
+        self.queues = queues
         self.engine = engine
         self.memory = memory or RequestMemory(limits.AMQP_BEGUN_BYTES_MAX)
-        self.queues = Queues(engine, AmqpEnvelope())
         self.logins = Logins(
             engine.settings.get("auth_backends"),
             lambda: self.queues.broker,
@@ -105,9 +100,8 @@ class AmqpFrontend:
             body_bytes_max=setting("max_message_size"),
         )
 
-    async def start(self, *, serves_clients: bool = True) -> None:
-        """Load what is there. A node whose clients are not served here hosts queues for others'."""
-        await self.queues.start(serves_clients=serves_clients)
+    def start(self) -> None:
+        """Begin to watch clients; the node has started its queues."""
         self._patience.start()
         self.minority.start()
 
@@ -116,7 +110,6 @@ class AmqpFrontend:
         self.disk_alarm.stop()
         self.tally.stop()
         self.cluster_pressure.stop()
-        self.queues.stop()
 
     def session(
         self,
@@ -149,10 +142,6 @@ class AmqpFrontend:
                     session.force_close(f"user '{fact.name}' is deleted")
                 case _:
                     session.writable.clear()
-
-    def connection_wait_ms(self, host: str) -> int:
-        """Count a new connection; for how long one too many for its address is to be kept waiting."""
-        return self.engine.quotas.connect(host, self.engine.runtime.clock.monotonic_ms())
 
     @property
     def is_low(self) -> bool:
