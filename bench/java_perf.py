@@ -66,3 +66,29 @@ def parse_consumed(text: str, *, count: int, size: int) -> dict[str, float]:
     if got < count:
         raise BenchmarkError(f"the consumer tool got {got} of {count} records")
     return {"msgs_per_s": rate, "mb_per_s": rate * size / 1e6, "join_s": float(row[6]) / 1e3}
+
+
+def share_consume(
+    bootstrap: str, topic: str, *, group: str, members: int, count: int, size: int
+) -> dict[str, float]:
+    """Return the rate of all members of a share group together, from the tool's start to its last record."""
+    result = run_tool(
+        "kafka-share-consumer-perf-test",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--group", group),
+        *("--num-records", str(count), "--threads", str(members)),
+        *("--timeout", "60000", "--hide-header"),
+        heap_mb=TOOL_HEAP_MB,
+        jvm_flags=(),
+        timeout_s=TOOL_SECONDS_MAX,
+    ).check()
+    return parse_share_consumed(result.out, count=count, size=size)
+
+
+def parse_share_consumed(text: str, *, count: int, size: int) -> dict[str, float]:
+    rows = [line.split(", ") for line in text.splitlines() if line.count(", ") == 6]
+    if not rows:
+        raise BenchmarkError(f"the share consumer tool printed no result: {text[-300:]}")
+    got, rate = int(rows[-1][5]), float(rows[-1][4])
+    if got < count:
+        raise BenchmarkError(f"the share consumer tool got {got} of {count} records")
+    return {"msgs_per_s": rate, "mb_per_s": rate * size / 1e6}

@@ -21,6 +21,8 @@ from time import process_time
 from typing import Any
 
 from millpond.engine.api import BrokerEndpoint, Engine
+from millpond.engine.queues.queues import Queues
+from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
@@ -117,12 +119,15 @@ async def running() -> AsyncIterator[AmqpFrontend]:
         )
         await engine.start()
         await engine.advertise([BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=9092)])
-        frontend = AmqpFrontend(engine)
-        await frontend.start()
+        queues = Queues(engine, AmqpEnvelope())
+        await queues.start()
+        frontend = AmqpFrontend(queues)
+        frontend.start()
         try:
             yield frontend
         finally:
             frontend.stop()
+            queues.stop()
             await engine.stop()
 
 

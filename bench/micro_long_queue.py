@@ -21,8 +21,10 @@ from time import perf_counter
 
 from millpond.base.fields import Table
 from millpond.engine.api import BrokerEndpoint, Engine
-from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle
+from millpond.engine.queues.queues import Queues
+from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
@@ -97,16 +99,19 @@ async def running(directory: Path) -> AsyncIterator[AmqpFrontend]:
     )
     await engine.start()
     await engine.advertise([BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=9092)])
-    frontend = AmqpFrontend(engine)
-    await frontend.start()
+    queues = Queues(engine, AmqpEnvelope())
+    await queues.start()
+    frontend = AmqpFrontend(queues)
+    frontend.start()
     try:
         yield frontend
     finally:
         frontend.stop()
+        queues.stop()
         await engine.stop()
 
 
-async def fill(queue: HostedQueue, count: int, ttl_ms: int | None, now_ms: int) -> None:
+async def fill(queue: LocalQueue, count: int, ttl_ms: int | None, now_ms: int) -> None:
     message = Message("", "q", _BLOCK, {}, b"x" * 12, now_ms, None, ttl_ms)
     for number in range(0, count, _TOGETHER):
         queue.publish([message] * _TOGETHER)
@@ -115,19 +120,19 @@ async def fill(queue: HostedQueue, count: int, ttl_ms: int | None, now_ms: int) 
     await queue.settled()
 
 
-async def fill_slowly(queue: HostedQueue, count: int, now_ms: int) -> None:
+async def fill_slowly(queue: LocalQueue, count: int, now_ms: int) -> None:
     """Publish two and settle one, repeatedly."""
     message = Message("", "q", _BLOCK, {}, b"x" * 12, now_ms, None, None)
     for number in range(count):
         queue.publish([message])
-        assert queue.get(_ASKER) is not None
+        assert queue._polling.take(_ASKER) is not None
         queue.publish([message])
         if number % 100 == 0:
             await asyncio.sleep(0)
     await queue.settled()
 
 
-async def take(queue: HostedQueue, count: int) -> float:
+async def take(queue: LocalQueue, count: int) -> float:
     """Return messages a second."""
     taker, started = Taker(count), perf_counter()
     queue.consume(Consumer(owner="c/1", channel="c", tag="t", prefetch=100), taker)

@@ -4,26 +4,18 @@ from collections.abc import Callable
 from time import process_time
 
 from millpond.queue.consumers import Consumer
-from millpond.queue.queue_state import Meta, QueueState
+from millpond.queue.queue_state import QueueState
+from millpond.queue.settings import QueueSettings
 from millpond.rabbit.channel import Deliveries, Held, grouped
-from millpond.rabbit.policies import QueueSettings
 
 MESSAGES = 20_000
-
-
-class Index:
-    def bytes_between(self, lane: int, first: int, next_: int) -> int:
-        return sum(self.meta(lane, offset).size for offset in range(first, next_))
-
-    def meta(self, lane: int, offset: int) -> Meta:
-        return Meta(100, 0, None)
 
 
 def run(
     backlog: int, *, batch: int, prefetch: int, no_ack: bool = False, consumers: int = 1
 ) -> float:
     """Return microseconds for a message: published, delivered, settled."""
-    line = QueueState(QueueSettings(), Index(), now_ms=0)
+    line = QueueState(QueueSettings(), now_ms=0)
     end = backlog
     if backlog:
         line.published(0, 0, backlog)
@@ -56,7 +48,7 @@ def run(
 
 def one_by_one(backlog: int) -> float:
     """Return the same with a prefetch of 100 and an acknowledgement for each message."""
-    line = QueueState(QueueSettings(), Index(), now_ms=0)
+    line = QueueState(QueueSettings(), now_ms=0)
     line.published(0, 0, backlog + MESSAGES)
     line.consume(Consumer(owner="c/1", channel="c", tag="t", prefetch=100), 0)
     channel = Deliveries()

@@ -13,12 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from millpond.group import records
-from millpond.group.assignors import Candidate, assign_range, assign_uniform
-from millpond.group.consumer import ConsumerGroup, ConsumerState
-from millpond.group.consumer_records import Target
+from millpond.group import kinds
+from millpond.group.consumer.assignors import Candidate, assign_range, assign_uniform
+from millpond.group.consumer.group import ConsumerGroup
+from millpond.group.consumer.image import ConsumerState
+from millpond.group.consumer.messages import ConsumerHeartbeat
+from millpond.group.consumer.records import Target
 from millpond.group.coordinator import GroupCoordinator
-from millpond.group.messages import ConsumerHeartbeat, GroupSettings, Now
+from millpond.group.messages import GroupSettings, Now
 from millpond.group.topics import TopicShape, TopicView
 
 GROUP = "readers"
@@ -61,7 +63,7 @@ class Scene:
         decision = self.coordinator.decide(command, now)
         facts = decision.outbox.records
         for fact in facts:
-            records.encode(fact)
+            kinds.encode(fact)
         self.coordinator.apply(facts, now)
         self.heartbeats += 1
         self.facts += len(facts)

@@ -10,7 +10,9 @@ from typing import Any
 from millpond.base.ids import NodeId
 from millpond.engine.api import Engine
 from millpond.engine.peers import PeerRequest
-from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.hosted.local_queue import LocalQueue
+from millpond.engine.queues.queues import Queues
+from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.kafka.peers import queue_calls
 from millpond.metadata.records import PartitionChangeRecord
@@ -34,8 +36,10 @@ class AmqpCluster:
         """The node speaks AMQP from now on."""
         engine = self.nodes.engines[node]
         _through_bytes(engine)
-        frontend = self.frontends[node] = AmqpFrontend(engine)
-        await frontend.start()
+        queues = Queues(engine, AmqpEnvelope())
+        frontend = self.frontends[node] = AmqpFrontend(queues)
+        await queues.start()
+        frontend.start()
 
     async def client(self, node: NodeId, *channels: int) -> AmqpMemoryClient:
         client = AmqpMemoryClient(self.frontends[node])
@@ -51,6 +55,7 @@ class AmqpCluster:
         # The dead write nothing more.
         frontend.engine.running = False
         frontend.stop()
+        frontend.queues.stop()
 
     async def come_back(self, node: NodeId) -> None:
         await self.nodes.start(node)
@@ -77,7 +82,7 @@ class AmqpCluster:
     def consumers_at(self, node: NodeId, queue: str, vhost: str = "/") -> list[Consumer]:
         """The consumers that a queue has, if this node hosts it."""
         face = self.frontends[node].queues.find(vhost, queue)
-        return list(face.line.consumers) if isinstance(face, HostedQueue) else []
+        return list(face.line.consumers) if isinstance(face, LocalQueue) else []
 
     def queues_at(self, node: NodeId, vhost: str = "/") -> set[str]:
         """The queues that a node knows."""
@@ -118,3 +123,4 @@ async def amqp_cluster(count: int = 3, **settings: str) -> AsyncIterator[AmqpClu
         finally:
             for frontend in cluster.frontends.values():
                 frontend.stop()
+                frontend.queues.stop()

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from millpond.base import errors
 from millpond.base.fields import Table
 from millpond.queue.consumers import UNLIMITED, Consumer
-from millpond.queue.queue_state import Meta, QueueState
-from millpond.queue.steps import DeadLetter, Handout, Step
+from millpond.queue.known import Meta
+from millpond.queue.settings import QueueSettings
+from millpond.queue.steps import DeadLetter, DeathReason, Handout, Step
 from millpond.rabbit.arguments import check_consumed
 from millpond.rabbit.channel import Confirms, Deliveries, Held, grouped
 from millpond.rabbit.commands import DeleteQueue, Principal
-from millpond.rabbit.dead_letter_headers import DeathReason, is_cycle, with_death
+from millpond.rabbit.dead_letter_headers import is_cycle, with_death
 from millpond.rabbit.exchange_types import Routed
 from millpond.rabbit.names import exchange_of, queue_of, without_line_breaks
-from millpond.rabbit.policies import QueueSettings
+from millpond.rabbit.policies import DeadLetterTarget
 from millpond.wire.amqp.events import Content, ContentReceived, Event, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,
@@ -50,6 +51,7 @@ from millpond.wire.amqp.methods import (
 )
 from millpond.wire.amqp.properties import KINDS, Properties, encode_properties
 from tests.support.amqp_model import ModelBroker, refusal_line
+from tests.support.answered_queue import AnsweredQueue
 
 CONNECTION, CHANNEL = "c1", "c1/1"
 
@@ -73,11 +75,8 @@ class ModelQueue:
     """A queue with its messages."""
 
     def __init__(self, settings: QueueSettings, now_ms: int) -> None:
-        self.line = QueueState(settings, self, now_ms=now_ms)
+        self.line = AnsweredQueue(settings, self, now_ms=now_ms)
         self.logs: list[list[Stored]] = [[] for _lane in self.line.lanes]
-
-    def bytes_between(self, lane: int, first: int, next_: int) -> int:
-        return sum(self.meta(lane, offset).size for offset in range(first, next_))
 
     def meta(self, lane: int, offset: int) -> Meta:
         stored = self.logs[lane][offset]
@@ -166,13 +165,15 @@ class ModelSession:
                 self._hear(ConfirmSelectOk())
             case BasicAck():
                 held = self.deliveries.take(method.delivery_tag, multiple=method.multiple)
-                self._finish(held, QueueState.settle)
+                self._finish(held, AnsweredQueue.settle)
             case BasicNack() | BasicReject():
                 multiple = isinstance(method, BasicNack) and method.multiple
                 held = self.deliveries.take(method.delivery_tag, multiple=multiple)
-                self._finish(held, QueueState.requeue if method.requeue else QueueState.reject)
+                self._finish(
+                    held, AnsweredQueue.requeued if method.requeue else AnsweredQueue.reject
+                )
             case BasicRecover():
-                self._finish(self.deliveries.take_all(), QueueState.requeue)
+                self._finish(self.deliveries.take_all(), AnsweredQueue.requeued)
                 self._hear(BasicRecoverOk())
             case _:
                 self.heard.append(self.model.answer(method, CONNECTION))
@@ -234,7 +235,7 @@ class ModelSession:
     def _consume(self, method: BasicConsume) -> None:
         queue = self._queue(method.queue)
         resource = queue_of("/", method.queue)
-        queue.line.consumers.check(resource, exclusive=method.exclusive)
+        queue.line.consumers.check(str(resource), exclusive=method.exclusive)
         check_consumed(resource, method.arguments)
         self._consumed += 1
         priority = method.arguments.get("x-priority", 0)
@@ -350,12 +351,13 @@ class ModelSession:
             self._letter(name, queue, queue.logs[letter.lane][offset], letter.reason)
 
     def _letter(self, name: str, queue: ModelQueue, dead: Stored, reason: DeathReason) -> None:
-        settings = queue.line.settings
-        target = settings.dead_letter_exchange
-        if target is None or (target and target not in self.model.broker.rooms("/").exchanges):
+        where = queue.line.settings.dead_letter_target
+        if not isinstance(where, DeadLetterTarget):
+            return
+        target, new_key = where
+        if target and target not in self.model.broker.rooms("/").exchanges:
             return
         keys = (dead.routing_key, *_keys(dead.headers.get("CC")))
-        new_key = settings.dead_letter_routing_key
         headers = with_death(
             dead.headers,
             reason=reason,

@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from millpond.engine.queues.queues import Queues
+from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.wire.amqp.client import ClientConnection, ConnectOptions
 from millpond.wire.amqp.events import ChannelOpened, Event, OpenRequested
@@ -100,7 +102,8 @@ class AmqpMemoryBroker:
 
     def __init__(self, broker: MemoryBroker) -> None:
         self.broker = broker
-        self.frontend = AmqpFrontend(broker.engine)
+        self.queues = Queues(broker.engine, AmqpEnvelope())
+        self.frontend = AmqpFrontend(self.queues)
 
     async def client(self, *channels: int) -> AmqpMemoryClient:
         return await AmqpMemoryClient(self.frontend).open(*channels)
@@ -111,8 +114,10 @@ async def memory_amqp(storage: FaultyStorage | None = None) -> AsyncIterator[Amq
     """A broker as long as the block."""
     async with memory_broker(storage) as broker:
         amqp = AmqpMemoryBroker(broker)
-        await amqp.frontend.start()
+        await amqp.queues.start()
+        amqp.frontend.start()
         try:
             yield amqp
         finally:
             amqp.frontend.stop()
+            amqp.queues.stop()

@@ -221,6 +221,14 @@ class NotEnoughReplicas(MillpondError):
     """Fewer replicas are in sync than ``min.insync.replicas`` requires; nothing was written."""
 
 
+class TimersNotReady(NotEnoughReplicas):
+    """Delayed records cannot be taken now, because their timers could not be kept; a producer tries again."""
+
+
+class TimerPositionGap(MillpondError):
+    """Delayed records came before those that lie ahead of them; the leader reads the position again."""
+
+
 # --- the cluster ------------------------------------------------------------------------------
 
 

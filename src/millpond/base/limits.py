@@ -351,7 +351,15 @@ CONTROLLED_SHUTDOWN_MS_MAX = 15_000
 CONTROLLED_SHUTDOWN_ANSWER_MS_MAX = 2_000
 CONTROLLED_SHUTDOWN_RETRY_MS = 50
 
-# Log directories of one node: each has its own threads and open files, and no machine has more disks.
+# Connections that the limits for clients refuse, and that are let in all the same to prove that they are a
+# node's: more than an event loop accepts in the few steps that a proof takes. After this time without a proof
+# they are closed; earlier, the oldest first, if others come. How many addresses of nodes are remembered,
+# whose connections go first then: more than a cluster has.
+NODE_TRIALS_MAX = 256
+NODE_TRIAL_MS = 10_000
+NODE_HOSTS_MAX = 1_000
+
+# Log directories of one node: each has threads and open files of its own, and no machine has more disks.
 LOG_DIRS_MAX = 64
 
 # Future replicas for which administrators have chosen a log directory: tools choose for as many as one
@@ -378,3 +386,11 @@ QUORUM_EFFECT_RETRY_MS_MIN = 50
 QUORUM_EFFECT_RETRY_MS_MAX = 1_000
 QUORUM_EFFECT_RETRY_SAID_MS = 30_000
 QUORUM_EFFECTS_WAITING_MAX = 10_000
+
+# How far away the time may be at which a delayed record is delivered: ten years. A time beyond that is a
+# mistake, mostly microseconds or nanoseconds where milliseconds are meant.
+TIMER_DELAY_MS_MAX = 10 * 365 * 24 * 3600 * 1000
+
+# Timers that are pending in one partition of __timers: 32 bytes of memory each, 160 MB. Leaders refuse more
+# delayed records for the targets of that partition until some were delivered.
+TIMERS_OF_A_SHARD_MAX = 5_000_000

@@ -93,6 +93,8 @@ class LogDir:
         self.is_open = False
         self.is_new = False
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        # How often a log has come or gone.
+        self.changes = 0
         self.reports: list[RecoveryReport] = []
         self.unreadable: dict[TopicPartition, str] = {}
         # Logs with damage that was found and not examined yet.
@@ -116,6 +118,9 @@ class LogDir:
         self._cache = IndexCache()
         self._lock: DirectoryLock | None = None
         self._doomed: list[tuple[TimestampMs, str]] = []
+        # Partitions that were taken out of use and whose directories could not be renamed: to what, and for
+        # how long the files are kept then (None: for good).
+        self._unrenamed: dict[TopicPartition, tuple[str, int | None]] = {}
         self._checkpointed: set[TopicPartition] = set()
         self._saved: dict[str, dict[TopicPartition, Offset]] = {}  # what the files hold, by file
         # The checkpointed offsets of logs that are not open: not yet, or because they cannot be.
@@ -125,6 +130,22 @@ class LogDir:
     def has_directory_of(self, topic_partition: TopicPartition) -> bool:
         """Return whether there is a directory of this partition, opened or not."""
         return self.storage.exists(self._at(str(topic_partition)))
+
+    def topic_id_of(self, topic_partition: TopicPartition) -> UUID | None:
+        """The topic of a partition that lies here, also of one that could not be opened; None if its files
+        do not say.
+        """
+        log = self.logs.get(topic_partition)
+        if log is not None:
+            return log.topic_id
+        path = f"{self._at(str(topic_partition))}/{checkpoint.PARTITION_METADATA_FILE}"
+        try:
+            return checkpoint.read_topic_id(self.storage, path)
+        except (CorruptCheckpoint, StorageFailure) as failure:
+            _log.warning(
+                "partition=%s: the id of its topic cannot be read: %s", topic_partition, failure
+            )
+            return None
 
     def share(self, damaged: set[TopicPartition], cache: IndexCache) -> None:
         """Set, before opening, what the node's directories share."""
@@ -185,6 +206,9 @@ class LogDir:
         """Create a new, empty log. Raises ``StorageFailure``."""
         assert topic_partition not in self.logs
         try:
+            if topic_partition in self._unrenamed:
+                # The log before it under this name, whose files must not become part of the new one.
+                self._rename(topic_partition, now_ms)
             return self._create(topic_partition, config, topic_id, now_ms=now_ms)
         except CorruptLog:
             raise
@@ -222,8 +246,12 @@ class LogDir:
             on_failure=self._on_log_failure,
             on_unreadable=self._on_log_unreadable,
         )
-        self.logs[topic_partition] = log
+        self._add(log)
         return log
+
+    def _add(self, log: PartitionLog) -> None:
+        self.logs[log.topic_partition] = log
+        self.changes += 1
 
     def open_again(
         self, topic_partition: TopicPartition, config: LogConfig, *, now_ms: TimestampMs
@@ -239,37 +267,63 @@ class LogDir:
 
     def delete(self, topic_partition: TopicPartition, *, now_ms: TimestampMs = 0) -> None:
         """Delete a log at once; ``purge`` removes its files."""
-        log = self.logs[topic_partition]
-        doomed = self._rename_out(topic_partition, _DELETE_SUFFIX, now_ms)
-        self._doomed.append((now_ms + log.config.file_delete_delay_ms, doomed))
+        log = self.logs.get(topic_partition)
+        # No reader has the files of a log that could not be opened.
+        delay_ms = log.config.file_delete_delay_ms if log is not None else 0
+        self._rename_out(topic_partition, _DELETE_SUFFIX, delay_ms, now_ms)
 
     def set_aside(self, topic_partition: TopicPartition, *, now_ms: TimestampMs = 0) -> str:
         """Close a log and keep its files under another name. Return that name."""
-        return self._rename_out(topic_partition, _STRAY_SUFFIX, now_ms)
+        return self._rename_out(topic_partition, _STRAY_SUFFIX, None, now_ms)
 
-    def _rename_out(self, topic_partition: TopicPartition, ending: str, now_ms: TimestampMs) -> str:
-        log = self.logs.pop(topic_partition)
-        log.abandon()
-        tag = log.topic_id or uuid5(NAMESPACE_URL, f"{topic_partition} {log.end_offset} {now_ms}")
+    def _rename_out(
+        self,
+        topic_partition: TopicPartition,
+        ending: str,
+        delay_ms: int | None,
+        now_ms: TimestampMs,
+    ) -> str:
+        """The log is out of use when this returns or raises ``StorageFailure``; in the latter case its
+        directory is renamed later (``purge``), and at the latest before one of its name is made.
+        """
+        topic_id = self.topic_id_of(topic_partition)
+        log = self.logs.pop(topic_partition, None)
+        if log is not None:
+            self.changes += 1
+            log.abandon()
+        else:
+            del self.unreadable[topic_partition]
+            self._written.pop(topic_partition, None)
+        end_offset = log.end_offset if log is not None else 0
+        tag = topic_id or uuid5(NAMESPACE_URL, f"{topic_partition} {end_offset} {now_ms}")
         # Kafka shortens a name that would not fit into the 255 bytes of a file name.
         suffix = f".{tag.hex}{ending}"
         path = self._at(
             f"{topic_partition.topic[: 255 - len(suffix) - 11]}-{topic_partition.partition}{suffix}"
         )
-        if ending == _DELETE_SUFFIX:
-            self.storage.delete_tree(path)
-        elif self.storage.exists(path):
+        if ending == _STRAY_SUFFIX and self.storage.exists(path):
             # An operator copied it back: both are kept.
             again = uuid5(tag, str(now_ms)).hex
             path = path.removesuffix(suffix) + f".{again}{ending}"
-        self.storage.rename(self._at(str(topic_partition)), path)
+        self._unrenamed[topic_partition] = path, delay_ms
+        self._rename(topic_partition, now_ms)
         return path
+
+    def _rename(self, topic_partition: TopicPartition, now_ms: TimestampMs) -> None:
+        path, delay_ms = self._unrenamed[topic_partition]
+        if delay_ms is not None:
+            self.storage.delete_tree(path)
+        self.storage.rename(self._at(str(topic_partition)), path)
+        del self._unrenamed[topic_partition]
+        if delay_ms is not None:
+            self._doomed.append((now_ms + delay_ms, path))
 
     def purge(self, now_ms: TimestampMs) -> int:
         """Remove the files of deleted logs that are due. Return the number of logs.
 
         Files that cannot be removed are due again a minute later.
         """
+        self._rename_leftovers(now_ms)
         removed = 0
         left: list[tuple[TimestampMs, str]] = []
         for at_ms, path in self._doomed:
@@ -285,6 +339,21 @@ class LogDir:
                 removed += 1
         self._doomed = left
         return removed
+
+    def _rename_leftovers(self, now_ms: TimestampMs) -> None:
+        if self.state.is_offline:
+            return
+        for topic_partition in tuple(self._unrenamed):
+            try:
+                self._rename(topic_partition, now_ms)
+            except StorageFailure as failure:
+                _log.debug(
+                    "partition=%s: out of use, and its directory in %s cannot be renamed: %s; trying again",
+                    topic_partition,
+                    self.name,
+                    failure,
+                )
+                return
 
     def write_checkpoints(self) -> None:
         """Write the flushed end, the start and the compacted end of each log."""
@@ -609,7 +678,7 @@ class LogDir:
             on_unreadable=self._on_log_unreadable,
         )
         del self._written[topic_partition]
-        self.logs[topic_partition] = log
+        self._add(log)
         if not log.recovery.clean:
             self.reports.append(log.recovery)
         if log.recovery.damage:

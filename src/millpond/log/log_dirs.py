@@ -2,10 +2,11 @@
 
 Rules:
 
-* One of them holds the metadata log. Without that one a node does not start; without any other it does, and
-  serves the partitions in the rest.
-* A partition is in one directory. Two directories that both have it are an error, since it is unknown which
-  of them is the newer copy.
+* One of them holds the metadata log, and with it everything that is not a partition. Without that one a node
+  does not start; without any other it does, and serves what lies in the rest.
+* A partition lies in one directory. Two directories that both have it are an error, since which of them is
+  the newer copy cannot be told. Two that have partitions of the same name of two topics are none: one topic
+  was deleted while its directory was offline, and the metadata tell which (``found``).
 * All directories belong to the same node of the same cluster, and no two have the same id (one would be a
   copy of the other).
 * A new partition goes to the directory that has the fewest and accepts writes.
@@ -48,6 +49,8 @@ class LogDirs:
         self.damaged: set[TopicPartition] = set()
         # The directories that administrators chose for future partitions (Kafka's preferred log directory).
         self._chosen: dict[TopicPartition, LogDir] = {}
+        # Names that lay in several directories at the start, each of another topic.
+        self._doubled: set[TopicPartition] = set()
         cache = IndexCache()
         for one in self._all:
             one.share(self.damaged, cache)
@@ -80,6 +83,33 @@ class LogDirs:
                 return one
         return None
 
+    def found(self) -> list[tuple[LogDir, TopicPartition, UUID | None]]:
+        """Every partition that lies here, with its directory and its topic. One name may be there more than
+        once until those of deleted topics have been taken out of use, which is the first thing to do.
+
+        A partition that could not be opened is named only if its name is there more than once.
+        """
+        found = [(one, key, log.topic_id) for one in self.opened for key, log in one.logs.items()]
+        found += [
+            (one, key, one.topic_id_of(key))
+            for one in self.opened
+            for key in one.unreadable
+            if key in self._doubled
+        ]
+        return found
+
+    def has_lost(self, topic_partition: TopicPartition, topic_id: UUID) -> bool:
+        """Whether a replica of this topic that lay here has lost committed records: it is gone, or its log
+        ends too early. False if it may lie in a directory that could not be opened.
+        """
+        for one in self._all:
+            if topic_partition in one.unreadable:
+                return False
+            log = one.logs.get(topic_partition)
+            if log is not None and log.topic_id in {None, topic_id}:
+                return topic_partition in one.shortened
+        return not self.unopened
+
     def by_id(self, directory_id: UUID) -> LogDir | None:
         """Return the directory with this id, if it is for partitions and could be opened."""
         return next(
@@ -110,7 +140,8 @@ class LogDirs:
         """Open the directory of the metadata log as ``LogDir.open`` does, then the others.
 
         One of the others that cannot be opened is offline; it is reported and left out. Raises the errors of
-        ``LogDir.open`` for the metadata log's, and ``WrongDirectory`` for any.
+        ``LogDir.open`` for the metadata log's, ``WrongDirectory`` for any, and ``StorageFailure`` if no
+        directory for partitions could be opened.
         """
         self._check_metadata_log(first)
         try:
@@ -142,6 +173,7 @@ class LogDirs:
                     )
                 except (DataDirectoryInUse, StorageFailure) as error:
                     _leave_out(one, str(error), monotonic_ms)
+            self._check_any_open()
             self._check_ids()
             self._check_partitions()
         except BaseException:
@@ -157,6 +189,12 @@ class LogDirs:
                     f"set metadata.log.dir to {one.name}"
                 )
 
+    def _check_any_open(self) -> None:
+        """A node that has only its metadata log could neither serve its partitions nor say where they lie."""
+        if not any(one.is_open for one in self.dirs):
+            names = ", ".join(f"{one.name} ({one.state.reason})" for one in self.dirs)
+            raise StorageFailure(f"no log directory could be opened: {names}")
+
     def _check_ids(self) -> None:
         seen: dict[UUID, LogDir] = {}
         for one in self.opened:
@@ -168,15 +206,23 @@ class LogDirs:
                 )
 
     def _check_partitions(self) -> None:
-        seen: dict[TopicPartition, LogDir] = {}
+        holding: dict[TopicPartition, LogDir] = {}
+        topic_ids: dict[TopicPartition, dict[UUID | None, LogDir]] = {}
         for one in self.opened:
             for key in (*one.logs, *one.unreadable):
-                other = seen.setdefault(key, one)
-                if other is not one:
+                other = holding.setdefault(key, one)
+                if other is one:
+                    continue
+                known = topic_ids.setdefault(key, {other.topic_id_of(key): other})
+                topic_id = one.topic_id_of(key)
+                if topic_id is None or None in known or topic_id in known:
+                    other = known.get(topic_id, other)
                     raise WrongDirectory(
                         f"partition {key} lies in both {other.name} and {one.name}; keep the newer copy "
                         "and move the other one away"
                     )
+                known[topic_id] = one
+        self._doubled = set(topic_ids)
 
     def close(
         self, *, now_ms: TimestampMs, registrations: Registrations = NO_REGISTRATIONS
@@ -240,11 +286,6 @@ class LogDirs:
     def doubt(self, topic_partition: TopicPartition) -> None:
         """Note a failed sync of this log: its directory may have lost writes."""
         (self.holding(topic_partition) or self.metadata).doubt()
-
-    @property
-    def shortened(self) -> Mapping[TopicPartition, Offset]:
-        """See ``LogDir.shortened``."""
-        return ChainMap(*(one.shortened for one in self._all))
 
     def forget_shortened(self) -> None:
         """See ``LogDir.forget_shortened``."""
@@ -310,17 +351,10 @@ class LogDirs:
 
     def delete(self, topic_partition: TopicPartition, *, now_ms: TimestampMs = 0) -> None:
         """Delete a log at once; ``purge`` removes its files."""
-        self._require(topic_partition).delete(topic_partition, now_ms=now_ms)
-
-    def set_aside(self, topic_partition: TopicPartition, *, now_ms: TimestampMs = 0) -> str:
-        """Close a log and keep its files under another name. Return that name."""
-        return self._require(topic_partition).set_aside(topic_partition, now_ms=now_ms)
-
-    def _require(self, topic_partition: TopicPartition) -> LogDir:
         holding = self.holding(topic_partition)
         if holding is None:
             raise KeyError(topic_partition)
-        return holding
+        holding.delete(topic_partition, now_ms=now_ms)
 
     def purge(self, now_ms: TimestampMs) -> int:
         """Remove the files of deleted logs that are due. Return the number of logs."""

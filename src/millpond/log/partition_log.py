@@ -271,7 +271,7 @@ class PartitionLog:
         timestamp = NO_TIMESTAMP
         for header in headers:
             if header.producer_id >= 0:
-                if header.is_control:
+                if header.is_marker:
                     self._check_marker(header, data, position)
                 else:
                     if self._refusals and self.producers.remembered(header) is None:
@@ -392,7 +392,7 @@ class PartitionLog:
     def _apply_producers(self, producing: Sequence[ProducerBatch], data: ByteBuffer) -> None:
         """Update the producers' state. The batches are in the file already: nothing here may fail."""
         for header, offset, position in producing:
-            if not header.is_control:
+            if not header.is_marker:
                 self.producers.apply(header, offset)
                 if self._refusals:
                     self._refusals.on_appended(header)
@@ -852,17 +852,21 @@ class PartitionLog:
 
     def _fail_in_write(self, failure: StorageFailure) -> None:
         if self.failure is None and not isinstance(failure, CorruptLog):
-            self._fail(
-                FailedIn.WRITE, f"{failure}; nothing is written until the disk takes writes again"
-            )
+            consequence = "; nothing is written until the disk takes writes again"
+            self._fail(FailedIn.WRITE, str(failure), consequence)
 
-    def _fail(self, failed_in: FailedIn, reason: str) -> None:
-        """Refuse all writes until the log is restored: the disk has refused an operation."""
+    def _fail(self, failed_in: FailedIn, reason: str, consequence: str = "") -> None:
+        """The disk has refused something: write nothing more until the log is restored.
+
+        Clients are told the reason and its consequence for this log, the directory the reason alone.
+        """
+        name = f"{self.topic_partition}: "
+        reason = name + reason.removeprefix(name)
         order = list(FailedIn)
         if self._failed_in is None or order.index(failed_in) > order.index(self._failed_in):
             self._failed_in = failed_in
-            self.failure = f"{self.topic_partition}: {reason}"
-        self._on_failure(self.failure or reason)
+            self.failure = reason + consequence
+        self._on_failure(reason)
 
     def begin_restore(self) -> RestorePlan | None:
         """Return what must be done before the log accepts writes again; None if it does.

@@ -39,7 +39,7 @@ class Refusals:
     def note(self, headers: Iterable[BatchHeader], error: MillpondError) -> None:
         """Note that these batches were refused with this error; the earliest refusal of an epoch counts."""
         for header in headers:
-            if header.producer_id < 0 or header.is_control or header.base_sequence == NO_SEQUENCE:
+            if header.producer_id < 0 or header.base_sequence == NO_SEQUENCE:
                 continue
             known = self._first.get(header.producer_id)
             if known is not None and known.epoch >= header.producer_epoch:
@@ -58,7 +58,7 @@ class Refusals:
         log another way.
         """
         refused = self._first.get(header.producer_id)
-        if refused is None or header.is_control or header.producer_epoch < refused.epoch:
+        if refused is None or header.is_marker or header.producer_epoch < refused.epoch:
             return
         if header.producer_epoch > refused.epoch:
             return

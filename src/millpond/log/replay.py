@@ -42,7 +42,7 @@ def replay_producer(
     """Apply a batch that is in the log already. Return an aborted transaction that it ended."""
     aborted = None
     if header.producer_id >= 0:
-        if not header.is_control:
+        if not header.is_marker:
             producers.apply(header, header.base_offset)
         elif not header.record_count:
             producers.apply_epoch(header)  # Compaction emptied it, and kept it for this.

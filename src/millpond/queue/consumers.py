@@ -7,10 +7,10 @@ has no limit. A single active consumer gets everything while it is there; an exc
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from millpond.base.errors import QueueInUse
 from millpond.base.fields import Table
-from millpond.rabbit.names import Resource
 
 # More than anybody can hold.
 UNLIMITED = 2**31
@@ -37,6 +37,14 @@ class Consumer:
     arguments: Table = field(default_factory=dict)
 
 
+class Turn(NamedTuple):
+    """A consumer that may have messages, how many, and its place among those of its priority."""
+
+    consumer: Consumer
+    most: int
+    place: int
+
+
 class Consumers:
     """The consumers of one queue."""
 
@@ -58,11 +66,11 @@ class Consumers:
         """The one that gets everything, if there is to be only one."""
         return self._active if self.single_active else None
 
-    def check(self, resource: Resource, *, exclusive: bool) -> None:
-        """Whether another consumer may come. Raises ``QueueInUse``."""
+    def check(self, queue: str, *, exclusive: bool) -> None:
+        """Raise ``QueueInUse`` if another consumer may not come. ``queue`` is what clients call it."""
         taken = any(one.exclusive for one in self._all.values())
         if taken or (exclusive and (self._all or self.single_active)):
-            raise QueueInUse(f"{resource} in exclusive use")
+            raise QueueInUse(f"{queue} in exclusive use")
 
     def add(self, consumer: Consumer) -> None:
         assert consumer.owner not in self._all
@@ -88,38 +96,40 @@ class Consumers:
     def of_channel(self, channel: str) -> list[Consumer]:
         return [one for one in self._all.values() if one.channel == channel]
 
-    def next(self, room: Callable[[Consumer], int], ready: int) -> tuple[Consumer, int] | None:
-        """Whose turn it is and how many it may have now; None if nobody may have any.
+    def next(self, room: Callable[[Consumer], int], ready: int) -> Turn | None:
+        """The consumer whose turn it is and how many messages it may have now; None if there is none.
 
-        With somebody of the same priority waiting too it is one, and a few if much is ``ready``; then the
-        others have their turns. Nobody can tell the difference but by its speed.
+        If other consumers of its priority have room it is one message, and a few if many are ``ready``; then
+        the others have their turns. Consumers see no difference but in speed. The turn is taken with
+        ``served``: until then the answer stays the same.
         """
         if self.single_active:
             if self._active is None:
                 return None
             free = room(self._active)
-            return (self._active, free) if free > 0 else None
+            return Turn(self._active, free, 0) if free > 0 else None
         for turns in self._turns.values():
             found = _next(turns, room, ready)
             if found is not None:
                 return found
         return None
 
+    def served(self, turn: Turn) -> None:
+        """A consumer has had its turn: the one behind it is next."""
+        if not self.single_active:
+            self._turns[turn.consumer.priority].rotate(-1 - turn.place)
 
-def _next(
-    turns: deque[Consumer], room: Callable[[Consumer], int], ready: int
-) -> tuple[Consumer, int] | None:
-    for _turn in range(len(turns)):
-        consumer = turns[0]
-        turns.rotate(-1)
+
+def _next(turns: deque[Consumer], room: Callable[[Consumer], int], ready: int) -> Turn | None:
+    for place, consumer in enumerate(turns):
         free = room(consumer)
         if free <= 0:
             continue
         if len(turns) == 1 or free == 1:
-            return consumer, free
+            return Turn(consumer, free, place)
         share = min(_SHARE_MAX, ready // (_ROUNDS * len(turns)))
         if share > 1:
-            return consumer, min(free, share)
+            return Turn(consumer, min(free, share), place)
         alone = all(room(other) <= 0 for other in turns if other is not consumer)
-        return consumer, free if alone else 1
+        return Turn(consumer, free if alone else 1, place)
     return None

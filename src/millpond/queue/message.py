@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from millpond.base.fields import Table
-from millpond.queue.queue_state import Meta
+from millpond.queue.known import Meta
 from millpond.record.builder import NewRecord
 from millpond.record.records import Record
 
@@ -41,6 +41,10 @@ class Envelope(Protocol):
     def seal_all(self, messages: Sequence[Message]) -> list[NewRecord]: ...
 
     def open(self, record: Record) -> Message: ...
+
+    def delay_ms(self, message: Message) -> int:
+        """For how long a queue that delays keeps a message back."""
+        ...
 
     def chosen_by(self, message: Message) -> Table:
         """Properties that exchange types may choose by, besides headers and routing key."""

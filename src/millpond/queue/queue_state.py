@@ -1,77 +1,63 @@
-"""One queue's messages and consumers: who gets which message, what becomes of it, and when it is too late.
+"""One queue's messages and consumers: which consumer gets which message, and which messages are dropped.
 
-A queue is its log: messages are places, a lane (one for each priority, the highest first to be served) and
-an offset in it; bodies are not here. What must be known of a message (its size, when it was published and
-how long it may wait) is looked up through ``MessageIndex`` and only where a limit asks for it.
+A queue is its log: a message is a lane (one for each priority, the highest is served first) and an offset in
+it; bodies are not here. What a limit must know of a message (its size, when it was published and how long it
+may wait) is in ``known`` as far as the host has read it. Nothing here reads the log: a decision that lacks
+knowledge returns a step with ``needs``, and the host learns that and makes the same call again
+(``known.py``). ``deliver``, ``get``, ``expire`` and ``drop_excess`` are such decisions. What they decide does
+not depend on how much was known before, nor on the order and the portions in which the answers come.
 
 A verb changes the state and returns a ``Step``: ``facts`` are to be written to the queue's log, ``letters``
-are to be published to the dead-letter exchange *before* the facts are written. What was handed out is no
+are to be published as dead letters *before* the facts are written. That a message was delivered is not a
 fact that must be written; written or not, after a restart (``forget_owners``) it is ready again, in its
-place. Deciding and applying are one here because a message handed out twice is worse than a fact that was
+place. Deciding and applying are one here because a message delivered twice is worse than a fact that was
 never written.
 
 Expiry happens at the head only, as in RabbitMQ's classic queues: a message waits behind one that may wait
-longer. What has just come is offered to consumers before its age is looked at.
+longer. A new message is offered to consumers before its age is looked at.
 
-A message may have to wait until a time before it is ready: one that came back to a queue with delayed retry,
-or any in the queue of a delayed exchange. It is held by nobody (``LATER``) until then, in its place.
+A message may have to wait until a time before it is ready: one that was returned to a queue with delayed
+retry, or any message of a queue that delays. No consumer holds it (``LATER``) until then; it keeps its place.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from millpond.cursor.ack import Delta, Outcome, Range
 from millpond.cursor.dead_letter import DeadLetterPolicy, GiveUp
 from millpond.cursor.runs import NEVER_MS, Run, State
 from millpond.queue.consumers import UNLIMITED, Consumer, Consumers
+from millpond.queue.known import ASKED_AT_A_TIME, KnownMessages, Meta, Need
 from millpond.queue.lane import LATER, NOWHERE, Lane, LaneState
-from millpond.queue.sizes import Sizes, Weights
+from millpond.queue.settings import QueueSettings
+from millpond.queue.sizes import ReadyBytes
 from millpond.queue.steps import (
     GIVEN_UP_AT_A_TIME,
     NOTHING,
     RETURNED_AT_A_TIME,
     DeadLetter,
+    DeathReason,
     Facts,
     Handout,
     Step,
     joined_steps,
 )
-from millpond.rabbit.dead_letter_headers import DeathReason
-from millpond.rabbit.policies import QueueSettings
 
 DROP_HEAD, REJECT, REJECT_TO_LETTERS = "drop-head", "reject-publish", "reject-publish-dlx"
 
 
-class Meta(NamedTuple):
-    """What is known of a message. ``ttl_ms`` is its own; None is no limit.
-
-    ``delay_ms`` is how long a delayed exchange keeps it.
-    """
-
-    size: int
-    published_ms: int
-    ttl_ms: int | None = None
-    delay_ms: int = 0
-
-
-class MessageIndex(Sizes, Protocol):
-    """How to find what is known of a message that is in the log."""
-
-    def meta(self, lane: int, offset: int) -> Meta: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """How many of the messages that come are kept; the rest is refused, and kept as letters if wanted."""
+    """How many of the coming messages are kept. The rest is refused, and dead-lettered if wanted."""
 
     admitted: int
     to_letters: bool = field(default=False)
 
 
 class _Returning(NamedTuple):
-    """What somebody who is gone holds in a lane: from where on, ranges (the lowest last), and since when."""
+    """What a closed channel held in a lane: from which offset on, ranges (the lowest last), since when."""
 
     first: int
     lane: int
@@ -86,13 +72,12 @@ class QueueState:
     def __init__(
         self,
         settings: QueueSettings,
-        index: MessageIndex,
         *,
         now_ms: int,
         starts: Sequence[int] = (),
     ) -> None:
-        self._index = index
         self._settings = settings
+        self.known = KnownMessages()
         self.lanes = [Lane() for _priority in range(settings.max_priority + 1)]
         for lane, start in zip(self.lanes, starts, strict=False):
             lane.apply(Delta(start=start, restarts=True))
@@ -103,15 +88,15 @@ class QueueState:
         self._in_turn: list[tuple[int, Lane]] = []
         self._hold_back()
         counts = settings.max_length_bytes is not None
-        self._weights = Weights(index, self.lanes, is_counted=counts)
+        self._bytes = ReadyBytes(self.known, self.lanes, is_counted=counts)
         # How much a consumer without a prefetch may hold.
         self.held_max = UNLIMITED
-        # Whether some message came with a limit of its own.
+        # Whether some message came with a TTL of its own.
         self._has_ttl = False
-        # By lane: from here on messages have not been offered to anybody.
+        # By lane: from here on messages have not been offered to consumers.
         self._new = [lane.end for lane in self.lanes]
         self._used_ms = now_ms
-        # Whether more is to be given up than was.
+        # Whether more is to be dropped than was.
         self._is_behind = False
         self._set_policy()
 
@@ -140,7 +125,7 @@ class QueueState:
     @property
     def ready_bytes(self) -> int:
         """The size of what waits; counted only where there is a limit to it."""
-        return self._weights.ready
+        return self._bytes.total
 
     def held_by(self, owner: str) -> int:
         lanes = self.lanes
@@ -161,11 +146,14 @@ class QueueState:
         return None
 
     def unused_since_ms(self) -> int | None:
-        """Since when nobody has used the queue; None while somebody does."""
+        """Since when no client has used the queue; None while it has consumers."""
         return None if self.consumers else self._used_ms
 
     def wake_ms(self) -> int:
-        """When to call ``expire``, or to see whether the queue itself is to go."""
+        """When to call ``expire``, or to see whether the queue itself expires.
+
+        It is now if the first message of a lane is not known: ``expire`` asks for it.
+        """
         if self._is_behind:
             return 0
         wakes = [NEVER_MS]
@@ -173,14 +161,15 @@ class QueueState:
             for number, lane in enumerate(self.lanes):
                 head = lane.head()
                 if head is not None:
-                    wakes.append(self._expires_ms(number, head.first))
+                    meta = self.known.get((number, head.first))
+                    wakes.append(0 if meta is None else self._expires_ms(meta))
         wakes += [lane.cursor.wake_ms for lane in self.lanes if lane.cursor.held_by(LATER)]
         if self._settings.expires_ms is not None and not self.consumers:
             wakes.append(self._used_ms + self._settings.expires_ms)
         return min(wakes)
 
     def is_outdated(self, now_ms: int) -> bool:
-        """Whether nobody used the queue for so long that it is to be deleted."""
+        """Whether the queue was unused for so long that it is to be deleted."""
         limit, since = self._settings.expires_ms, self.unused_since_ms()
         return limit is not None and since is not None and now_ms - since >= limit
 
@@ -195,7 +184,7 @@ class QueueState:
         if settings.max_length is not None:
             admitted = min(admitted, max(0, settings.max_length - self.ready))
         if settings.max_length_bytes is not None:
-            free = settings.max_length_bytes - self._weights.ready
+            free = settings.max_length_bytes - self._bytes.total
             for number, size in enumerate(sizes[:admitted]):
                 free -= size
                 if free < 0:
@@ -203,65 +192,95 @@ class QueueState:
                     break
         return Admission(admitted=admitted, to_letters=settings.overflow == REJECT_TO_LETTERS)
 
-    def published(self, lane: int, first: int, next_: int, *, has_ttl: bool = False) -> None:
-        """Messages are confirmed. Then ``deliver``, then ``trim``: what can be handed out needs no room."""
+    def published(
+        self,
+        lane: int,
+        first: int,
+        next_: int,
+        *,
+        has_ttl: bool = False,
+        size: int | None = None,
+        due_ms: Sequence[int] = (),
+    ) -> None:
+        """Messages are confirmed. Call ``deliver`` next, then ``expire``, ``drop_excess`` and ``offered``:
+        a message that can be delivered needs no room.
+
+        ``size`` is their sum if the caller knows it. ``due_ms``: when each is ready, in a queue that delays.
+        """
         self.lanes[lane].extend(first, next_)
         self._has_ttl = self._has_ttl or has_ttl
         if self._settings.is_delayed:
-            self._delay(lane, first, next_)
+            runs = tuple(
+                Run(offset, offset + 1, State.ACQUIRED, 0, LATER, until_ms)
+                for offset, until_ms in zip(range(first, next_), due_ms, strict=True)
+            )
+            self.lanes[lane].apply(Delta(runs=runs))
         else:
-            self._weights.came(lane, first, next_)
+            self._bytes.came(lane, first, next_, size)
 
-    def trim(self, now_ms: int) -> Step:
-        """Drops from the head what is too old, or too much."""
-        settings = self._settings
-        has_bounds = settings.max_length is not None or settings.max_length_bytes is not None
-        step = NOTHING
-        if has_bounds or self._watches_age:
-            step = joined_steps(self.expire(now_ms), self._drop_excess())
+    def offered(self) -> None:
+        """All messages have been offered to consumers: their ages count from now on."""
         self._new = [lane.end for lane in self.lanes]
-        return step
 
-    def _drop_excess(self) -> Step:
+    def drop_excess(self) -> Step:
+        """Drop from the head what is too much. All of it is decided at once, or ``needs`` are returned."""
         settings = self._settings
         if settings.overflow != DROP_HEAD:
-            return Step()
-        steps: list[Step] = []
-        if settings.max_length is not None and self.ready > settings.max_length:
-            excess = self.ready - settings.max_length
-            if self._looks_at_dropped and excess > GIVEN_UP_AT_A_TIME:
-                self._is_behind, excess = True, GIVEN_UP_AT_A_TIME
-            steps.append(self._give_up(excess, DeathReason.MAX_LENGTH))
+            return NOTHING
+        count = 0
+        if settings.max_length is not None:
+            count = max(0, self.ready - settings.max_length)
         if settings.max_length_bytes is not None:
-            left = GIVEN_UP_AT_A_TIME
-            while self._is_too_large(settings.max_length_bytes):
-                if left <= 0:
-                    self._is_behind = True
-                    break
-                excess, before = self._weights.ready - settings.max_length_bytes, self.ready
-                steps.append(self._drop_bytes(excess, left))
-                left -= before - self.ready
-        return joined_steps(*steps)
+            if needs := self._bytes.needs():
+                return Step(needs=needs)
+            found = self._heaviest(count, self._bytes.total - settings.max_length_bytes)
+            if isinstance(found, Need):
+                return Step(needs=(found,))
+            count = found
+        elif count > GIVEN_UP_AT_A_TIME and self._looks_at_dropped:
+            self._is_behind, count = True, GIVEN_UP_AT_A_TIME
+        return self._give_up(count, DeathReason.MAX_LENGTH) if count else NOTHING
 
-    def _is_too_large(self, limit: int) -> bool:
-        """Whether something is to go for its size; not while that is not known for certain."""
-        weights = self._weights
-        return weights.is_certain and weights.ready > limit and self.ready > 0
+    def _heaviest(self, count: int, excess: int) -> int | Need:
+        """How many messages from the head on are to go: so many, and so many bytes at least."""
+        passed = 0
+        for number in reversed(range(len(self.lanes))):
+            if passed >= count and excess <= 0:
+                break
+            lane = self.lanes[number]
+            head = lane.head()
+            if head is None:
+                continue
+            for first, next_ in lane.ready_within(head.first, lane.end):
+                for offset in range(first, next_):
+                    if passed >= count and excess <= 0:
+                        return passed
+                    if passed >= GIVEN_UP_AT_A_TIME:
+                        self._is_behind = True
+                        return passed
+                    size = self.known.size(number, offset)
+                    if size is None:
+                        return _asked(number, offset, next_, passed)
+                    excess -= size
+                    passed += 1
+        return passed
 
     # --- handing out ---------------------------------------------------------------------------------
 
-    def deliver(self, now_ms: int, room: Callable[[Consumer], int] | None = None) -> Step:
-        """Hands out what can be. ``room``: how many more may go to a consumer now, as of before.
+    def deliver(
+        self,
+        now_ms: int,
+        room: Callable[[Consumer], int] | None = None,
+        given: dict[tuple[str, bool], int] | None = None,
+    ) -> Step:
+        """Hand out what can be. ``room``: how many more may go to a consumer now, as of before.
 
         Consumers of a channel share that room, those that acknowledge and those that do not each theirs.
+        ``given`` is what went to them by earlier calls for which ``room`` was the same.
         """
         self._is_behind = False
-        awake = self.awaken(now_ms)
-        facts: list[Facts] = [*awake.facts]
-        handouts: list[Handout] = []
-        letters: list[DeadLetter] = [*awake.letters]
-
-        given: dict[tuple[str, bool], int] = {}
+        steps = [self.awaken(now_ms)]
+        given = {} if given is None else given
 
         def free(consumer: Consumer) -> int:
             mine = self._room(consumer)
@@ -272,32 +291,37 @@ class QueueState:
         while ready := self.ready:
             if self._watches_age:
                 late = self._expire(now_ms, self._new)
-                facts += late.facts
-                letters += late.letters
+                steps.append(late)
                 ready = self.ready
-                if not ready or late.is_full:
+                if not ready or late.is_full or late.needs:
                     break
             turn = self.consumers.next(free, ready)
             if turn is None:
                 break
-            consumer, count = turn
+            consumer, count = turn.consumer, turn.most
             if self._watches_age:
-                count = self._timely(count, now_ms)
+                timely = self._timely(count, now_ms)
+                if isinstance(timely, Need):
+                    steps.append(Step(needs=(timely,)))
+                    break
+                count = timely
+            self.consumers.served(turn)
             step = self._hand_out(consumer, count, now_ms)
             if not step.handouts:
-                break  # It must come back before.
-            facts += step.facts
-            handouts += step.handouts
+                break  # Messages of closed channels must be returned before.
+            steps.append(step)
             if room is not None:
                 count = sum(one.next - one.first for one in step.handouts)
                 place = consumer.channel, consumer.no_ack
                 given[place] = given.get(place, 0) + count
-        return Step(facts=tuple(facts), letters=tuple(letters), handouts=tuple(handouts))
+        return joined_steps(*steps)
 
     def get(self, consumer: Consumer, now_ms: int) -> Step:
-        """One message for somebody who asks. No handout: there is none."""
+        """One message for a client that polls. No handout: there is none, or the step has ``needs``."""
         self._used_ms = now_ms
         late = joined_steps(self.awaken(now_ms), self.expire(now_ms))
+        if late.needs:
+            return late
         if not consumer.no_ack:
             self._getters.setdefault(consumer.channel, set()).add(consumer.owner)
         return joined_steps(late, self._hand_out(consumer, 1, now_ms))
@@ -312,7 +336,7 @@ class QueueState:
             for run in taken:
                 count -= run.next - run.first
                 handouts.append(Handout(consumer, number, run.first, run.next, run.deliveries))
-                self._weights.went(number, run.first, run.next)
+                self._left(number, run.first, run.next)
             if consumer.no_ack:
                 ranges = [(run.first, run.next) for run in taken]
                 outcome = lane.cursor.settle(ranges, owner=consumer.owner, now_ms=now_ms)
@@ -328,12 +352,12 @@ class QueueState:
     # --- consumers -----------------------------------------------------------------------------------
 
     def consume(self, consumer: Consumer, now_ms: int) -> None:
-        """A consumer comes; whether it may was checked (``consumers.check``). ``deliver`` is next."""
+        """Add a consumer that ``consumers.check`` has allowed. Call ``deliver`` next."""
         self._used_ms = now_ms
         self.consumers.add(consumer)
 
     def cancel(self, owner: str, now_ms: int) -> bool:
-        """A consumer goes; what it holds stays its channel's. Whether it was the last one."""
+        """Remove a consumer; its channel keeps what it holds. Return whether it was the last one."""
         self._used_ms = now_ms
         gone = self.consumers.remove(owner)
         if gone is None:
@@ -343,9 +367,9 @@ class QueueState:
         return not self.consumers
 
     def lose_channel(self, channel: str, now_ms: int) -> Step:
-        """A channel is gone with all its consumers: what they hold is ready again, in its place.
+        """A channel is closed with all its consumers: what they hold is ready again, in its place.
 
-        If that is very much, it is some of it now and the rest with ``give_back``.
+        Of very many messages some are returned now and the rest with ``give_back``.
         """
         self._used_ms = now_ms
         was_returning = self.is_returning
@@ -357,18 +381,18 @@ class QueueState:
             for number, lane in enumerate(self.lanes):
                 self._return(number, owner, lane.cursor.held_ranges(owner), now_ms)
         if was_returning:
-            # Many channels go with their connection: each adds to the steps that are under way.
+            # Many channels are closed with their connection: each adds to the steps that are under way.
             self._hold_back()
             return joined_steps()
         return self.give_back()
 
     @property
     def is_returning(self) -> bool:
-        """Whether something is on its way back: what lies behind it is not handed out before."""
+        """Whether messages are being returned: those behind them are not delivered before."""
         return bool(self._returning)
 
     def give_back(self) -> Step:
-        """Some more of what channels held that are gone, the lowest first."""
+        """Return some more of what closed channels held, the lowest offsets first."""
         steps, left = [], RETURNED_AT_A_TIME
         while self._returning and left > 0:
             _first, number, owner, ranges, since_ms = heappop(self._returning)
@@ -381,7 +405,7 @@ class QueueState:
         return joined_steps(*steps)
 
     def _hold_back(self) -> None:
-        """Nothing overtakes what comes back: neither what lies behind it, nor lower priorities."""
+        """No message overtakes those that are returned: neither later ones, nor lower priorities."""
         for lane in self.lanes:
             lane.returning_from = NOWHERE
         for one in self._returning:
@@ -396,7 +420,7 @@ class QueueState:
             heappush(self._returning, _Returning(ranges[-1][0], lane, owner, ranges, since_ms))
 
     def touch(self, now_ms: int) -> None:
-        """Somebody declared the queue again: it is in use."""
+        """A client declared the queue again: it is in use."""
         self._used_ms = now_ms
 
     # --- what became of it -----------------------------------------------------------------------------
@@ -409,53 +433,59 @@ class QueueState:
         return Step(facts=facts, refused=outcome.refused)
 
     def requeue(self, lane: int, ranges: Iterable[Range], owner: str, now_ms: int) -> Step:
-        """These are ready again, in their places; those that were tried too often are given up."""
+        """These are ready again, in their places; those that were delivered too often are dead letters.
+
+        Call ``drop_excess`` next: there may be too many messages now.
+        """
         target = self.lanes[lane]
         outcome = target.cursor.release(ranges, owner=owner, now_ms=now_ms)
-        back = self._back(lane, target, outcome, self._later(now_ms, "returned"))
-        return joined_steps(back, self._drop_excess())
+        return self._back(lane, target, outcome, self._later(now_ms, "returned"))
 
     def reject(self, lane: int, ranges: Iterable[Range], owner: str, now_ms: int) -> Step:
-        """Nobody shall get these again."""
+        """No consumer gets these again."""
         target = self.lanes[lane]
         outcome = target.cursor.reject(ranges, owner=owner, now_ms=now_ms)
         return self._over(lane, target, outcome, DeathReason.REJECTED)
 
     def expire(self, now_ms: int) -> Step:
-        """Drops what has waited too long at the head of each lane."""
+        """Drop what has waited too long at the head of each lane. All of a step's worth is decided at once,
+        or ``needs`` are returned."""
         return self._expire(now_ms, [lane.end for lane in self.lanes])
 
     def purge(self) -> tuple[int, Step]:
-        """Everything that is ready is over, without letters. How much it was."""
+        """Drop everything that is ready, without dead letters. Return how much it was."""
         count = self.ready
         facts = []
         for number, lane in enumerate(self.lanes):
             if lane.ready:
                 facts.append(Facts(number, lane.drop(lane.ready)))
-        self._weights.ready = 0
+        self._bytes.clear()
+        self.known.clear()
         return count, Step(facts=tuple(facts))
 
     # --- settings and the log --------------------------------------------------------------------------
 
-    def configure(self, settings: QueueSettings, now_ms: int) -> Step:
-        """Policies have changed. The number of priorities stays, it is the number of logs."""
+    def configure(self, settings: QueueSettings) -> None:
+        """The settings have changed. The number of priorities stays, it is the number of logs.
+
+        Call ``expire`` and ``drop_excess`` next.
+        """
         assert settings.max_priority == self._settings.max_priority
         self._settings = settings
         self._set_policy()
         self.consumers.single_active = settings.single_active_consumer
-        counts, counted = settings.max_length_bytes is not None, self._weights.is_counted
-        self._weights.is_counted = counts
-        if counts and not counted:
-            self._weights.recount()
-        return self.trim(now_ms)
+        counts, counted = settings.max_length_bytes is not None, self._bytes.is_counted
+        self._bytes.is_counted = counts
+        if counts != counted:
+            self._bytes.recount()
 
     def begin_load(self) -> None:
         """The log will be told; sizes are added up at the end of it (``forget_owners``)."""
-        self._weights.begin_load()
+        self._bytes.begin_load()
 
     def apply(self, facts: Facts) -> None:
         """A fact from the log, in order, while the queue is loaded; ``published`` is told of messages."""
-        self._weights.ended(facts.lane, facts.delta.runs)
+        self._bytes.ended(facts.lane, facts.delta.runs)
         self.lanes[facts.lane].apply(facts.delta)
 
     def restore(
@@ -464,30 +494,37 @@ class QueueState:
         """What a snapshot in the log says, before any later fact is applied."""
         self.lanes[lane].restore(state)
         self._has_ttl = self._has_ttl or has_ttl
-        self._weights.restored(lane, kept_bytes)
+        self._bytes.restored(lane, kept_bytes)
+
+    def learn(self, lane: int, first: int, metas: Sequence[Meta]) -> None:
+        """What the host has read of messages that follow each other."""
+        self.known.learn(lane, first, metas)
+        if not self._bytes.is_certain:
+            self._bytes.resolve()
 
     @property
     def knows_sizes(self) -> bool:
-        """Whether every size that counts could be looked up."""
-        return self._weights.is_certain
+        """Whether every size that counts is known."""
+        return self._bytes.is_certain
 
-    def recount(self) -> None:
-        """Look all sizes up anew."""
-        self._weights.recount()
+    def size_needs(self) -> tuple[Need, ...]:
+        """What must be known before ``ready_bytes`` is certain."""
+        return self._bytes.needs()
 
-    def kept_bytes(self, lane: int) -> int | None:
-        """The size of what is not over, for a snapshot; None if it is not counted for this lane alone."""
-        return self._weights.kept(lane)
+    def held_ranges(self, lane: int) -> list[Range] | None:
+        """The messages whose sizes a snapshot adds to ``ready_bytes``; None if it says nothing of sizes."""
+        return self._bytes.held_ranges(lane)
 
     def lose(self, lane: int, start: int) -> int:
-        """The log of a lane lost its beginning. How many messages went that were not over."""
+        """The log of a lane lost its beginning. Return how many messages were lost."""
         lost = self.lanes[lane].lose(start)
         if lost:
-            self._weights.lost(lane)
+            self.known.clear()
+            self._bytes.lost(lane)
         return lost
 
     def lose_unreadable(self, lane: int, ranges: Iterable[Range]) -> tuple[int, Step]:
-        """What waits there cannot be read: it is over, without letters. How much it was."""
+        """Drop what is ready there, without dead letters: it cannot be read. Return how much it was."""
         target = self.lanes[lane]
         facts: list[Facts] = []
         for first, next_ in ranges:
@@ -497,12 +534,13 @@ class QueueState:
             if runs:
                 target.apply(Delta(runs=runs))
                 facts.append(Facts(lane, Delta(runs=runs)))
-        self._weights.lost(lane)
+        self.known.clear()
+        self._bytes.lost(lane)
         count = sum(run.next - run.first for fact in facts for run in fact.delta.runs)
         return count, Step(facts=tuple(facts))
 
     def doubt(self, lane: int, first: int, next_: int) -> Step:
-        """Somebody may have had these messages already: they count as delivered once."""
+        """A consumer may have had these messages already: they count as delivered once."""
         target = self.lanes[lane]
         runs = tuple(
             Run(low, high, State.AVAILABLE, 1) for low, high in target.never_delivered(first, next_)
@@ -513,12 +551,12 @@ class QueueState:
         return Step(facts=(Facts(lane, Delta(runs=runs)),))
 
     def forget_owners(self) -> None:
-        """After loading: nobody holds anything any more."""
+        """After loading: no consumer holds a message any more."""
         for lane in self.lanes:
             for owner in lane.cursor.owners:
                 if owner != LATER:
                     lane.decided(lane.cursor.release_owner(owner))
-        self._weights.end_load(self.ready)
+        self._bytes.end_load(self.ready)
 
     # --- helpers -------------------------------------------------------------------------------------
 
@@ -538,76 +576,73 @@ class QueueState:
         for lane in self.lanes:
             lane.cursor.policy = policy
 
-    def _expires_ms(self, lane: int, offset: int) -> int:
-        meta = self._index.meta(lane, offset)
+    def _expires_ms(self, meta: Meta) -> int:
         limits = [one for one in (meta.ttl_ms, self._settings.message_ttl_ms) if one is not None]
         return meta.published_ms + min(limits) if limits else NEVER_MS
 
     def _expire(self, now_ms: int, upto: Sequence[int]) -> Step:
         """Of what lies below an offset in each lane."""
         if not self._watches_age:
-            return Step()
-        steps, left = [], GIVEN_UP_AT_A_TIME
+            return NOTHING
+        needs: list[Need] = []
+        late: list[tuple[int, int]] = []
+        left = GIVEN_UP_AT_A_TIME
         for number, lane in enumerate(self.lanes):
-            while left > 0 and (head := lane.head()) is not None:
-                next_ = min(head.next, upto[number], head.first + left)
-                late = self._late(number, head.first, next_, now_ms)
-                if late:
-                    steps.append(self._give_up_in(number, late, DeathReason.EXPIRED))
-                    left -= late
-                if head.first + late < head.next:
-                    break
+            head = lane.head() if left > 0 else None
+            if head is None or head.first >= upto[number]:
+                continue
+            found = self._late(number, head.first, upto[number], left, now_ms)
+            if isinstance(found, Need):
+                needs.append(found)
+            elif found:
+                late.append((number, found))
+                left -= found
+        if needs:
+            return Step(needs=tuple(needs))
         self._is_behind = self._is_behind or left <= 0
-        return joined_steps(*steps)
+        return joined_steps(
+            *(self._give_up_in(number, count, DeathReason.EXPIRED) for number, count in late)
+        )
 
-    def _late(self, number: int, first: int, next_: int, now_ms: int) -> int:
-        """How many of these, from the first on, have waited too long."""
-        for offset in range(first, next_):
-            if self._expires_ms(number, offset) > now_ms:
-                return offset - first
-        return max(0, next_ - first)
+    def _late(self, number: int, first: int, upto: int, most: int, now_ms: int) -> int | Need:
+        """How many ready messages of a lane, from the first on, have waited too long; at most so many."""
+        known, late = self.known, 0
+        for low, next_ in self.lanes[number].ready_within(first, upto):
+            for offset in range(low, next_):
+                meta = known.get((number, offset))
+                if meta is None:
+                    return _asked(number, offset, next_, late)
+                if self._expires_ms(meta) > now_ms:
+                    return late
+                late += 1
+                if late >= most:
+                    return late
+        return late
 
-    def _timely(self, count: int, now_ms: int) -> int:
-        """How many of those that are next may be handed out together. The first may be."""
+    def _timely(self, count: int, now_ms: int) -> int | Need:
+        """How many of those that are next may be delivered together. The first may be."""
         number = next(one for one in reversed(range(len(self.lanes))) if self.lanes[one].ready)
         head = self.lanes[number].head()
         assert head is not None
         upto = min(head.next, head.first + count)
         if not self._has_ttl:
-            # All may wait for the same time, and what is behind came later.
+            # All may wait for the same time, and later messages came later.
             return upto - head.first
         old = min(upto, max(head.first + 1, self._new[number]))
+        if old - head.first > ASKED_AT_A_TIME:
+            upto = old = head.first + ASKED_AT_A_TIME
         for offset in range(head.first + 1, old):
-            if self._expires_ms(number, offset) <= now_ms:
+            meta = self.known.get((number, offset))
+            if meta is None:
+                return Need(number, offset, old)
+            if self._expires_ms(meta) <= now_ms:
                 return offset - head.first
         return upto - head.first
 
-    def _drop_bytes(self, excess: int, count_max: int) -> Step:
-        """Gives up what is at the head of the highest priority until so much is gone, or so many are."""
-        number = next(one for one in reversed(range(len(self.lanes))) if self.lanes[one].ready)
-        head = self.lanes[number].head()
-        assert head is not None
-        offset, stop = head.first, min(head.next, head.first + count_max)
-        while excess > 0 and offset < stop:
-            excess -= self._weights.between(number, offset, offset + 1)
-            if not self._weights.is_certain:
-                break
-            offset += 1
-        return self._give_up_in(number, offset - head.first, DeathReason.MAX_LENGTH)
-
     # --- later ---------------------------------------------------------------------------------------
 
-    def _delay(self, number: int, first: int, next_: int) -> None:
-        """Messages of a delayed exchange: each has its time."""
-        runs = []
-        for offset in range(first, next_):
-            meta = self._index.meta(number, offset)
-            until_ms = meta.published_ms + meta.delay_ms
-            runs.append(Run(offset, offset + 1, State.ACQUIRED, 0, LATER, until_ms))
-        self.lanes[number].apply(Delta(runs=tuple(runs)))
-
     def _later(self, now_ms: int, how: str) -> Callable[[Run], int | None]:
-        """When a message that comes back, returned or because its consumer failed, is to be ready."""
+        """When a returned message is ready: ``how`` is "returned" or, if its channel was closed, "failed"."""
         settings = self._settings
         if settings.delayed_retry not in {"all", how}:
             return lambda run: None
@@ -615,7 +650,7 @@ class QueueState:
         return lambda run: now_ms + min(low * max(1, run.deliveries), high)
 
     def awaken(self, now_ms: int) -> Step:
-        """What has waited for its time is ready; of very much, as much as goes in one step."""
+        """Messages whose time has come are ready; of very many, as many as go in one step."""
         steps = []
         for number, lane in enumerate(self.lanes):
             if lane.cursor.held_by(LATER) and lane.cursor.wake_ms <= now_ms:
@@ -638,7 +673,7 @@ class QueueState:
         step = self._over(number, lane, outcome, DeathReason.DELIVERY_LIMIT)
         for run in outcome.delta.runs:
             if run.state is State.AVAILABLE:
-                self._weights.came(number, run.first, run.next)
+                self._bytes.came(number, run.first, run.next)
         return step
 
     def _over(self, number: int, lane: Lane, outcome: Outcome, reason: DeathReason) -> Step:
@@ -660,8 +695,8 @@ class QueueState:
 
     @property
     def _looks_at_dropped(self) -> bool:
-        """Whether it matters which messages are given up: each is a letter, or its size is counted."""
-        return self._settings.dead_letter_exchange is not None or self._weights.is_counted
+        """Whether it matters which messages are dropped: each is a dead letter, or its size counts."""
+        return self._settings.dead_letter_target is not None or self._bytes.is_counted
 
     def _give_up_in(self, number: int, count: int, reason: DeathReason) -> Step:
         if not self._looks_at_dropped:
@@ -669,12 +704,18 @@ class QueueState:
         delta = self.lanes[number].give_up(count)
         letters = []
         for run in delta.runs:
-            self._weights.went(number, run.first, run.next)
+            self._left(number, run.first, run.next)
             letters.append(DeadLetter(number, run.first, run.next, reason))
         return Step(facts=(Facts(number, delta),), letters=self._wanted(tuple(letters)))
 
+    def _left(self, number: int, first: int, next_: int) -> None:
+        """Messages are ready no longer."""
+        self._bytes.went(number, first, next_)
+        if len(self.known):
+            self.known.forget(number, first, next_)
+
     def _wanted(self, letters: tuple[DeadLetter, ...]) -> tuple[DeadLetter, ...]:
-        return letters if self._settings.dead_letter_exchange is not None else ()
+        return letters if self._settings.dead_letter_target is not None else ()
 
 
 def _postponed(run: Run, later: Callable[[Run], int | None]) -> Run:
@@ -682,3 +723,8 @@ def _postponed(run: Run, later: Callable[[Run], int | None]) -> Run:
     if until_ms is None:
         return run
     return Run(run.first, run.next, State.ACQUIRED, run.deliveries, LATER, until_ms)
+
+
+def _asked(number: int, offset: int, next_: int, passed: int) -> Need:
+    """What is asked for when a decision has passed so many messages: few at first, then more at a time."""
+    return Need(number, offset, min(next_, offset + max(1, min(passed, ASKED_AT_A_TIME))))

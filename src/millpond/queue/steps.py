@@ -1,27 +1,41 @@
-"""What follows from a verb of a queue: facts for its log, letters, messages that are handed out."""
+"""What follows from a decision about a queue: facts for its log, dead letters, deliveries, and what it needs.
 
+A step with ``needs`` is unfinished: before the decision goes on it must know more about these messages. What
+the step does say has been decided and is to be carried out.
+"""
+
+from enum import StrEnum
 from typing import NamedTuple
 
 from millpond.cursor.ack import Delta, Range
 from millpond.queue.consumers import Consumer
-from millpond.rabbit.dead_letter_headers import DeathReason
+from millpond.queue.known import Need
 
-# So many messages are given up in one step for being too old or too many: each is looked at and may become a
-# letter, and others are to have their turns. Who is behind goes on in the next step.
+# So many messages are dropped in one step for being too old or too many: each is looked at and may become a
+# dead letter, and other queues are to have their turns. A queue that is behind goes on in its next turn.
 GIVEN_UP_AT_A_TIME = 500
-# So many runs of messages come back in one step from channels that are gone.
+# So many runs of messages are returned in one step from channels that are closed.
 RETURNED_AT_A_TIME = 1_000
 
 
+class DeathReason(StrEnum):
+    """Why a message became a dead letter. The values are what RabbitMQ's clients read."""
+
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    MAX_LENGTH = "maxlen"
+    DELIVERY_LIMIT = "delivery_limit"
+
+
 class Facts(NamedTuple):
-    """What a lane's log is told."""
+    """What is to be written to a lane's log."""
 
     lane: int
     delta: Delta
 
 
 class DeadLetter(NamedTuple):
-    """Messages of a lane that were given up."""
+    """Messages of a lane that were dropped."""
 
     lane: int
     first: int
@@ -30,7 +44,7 @@ class DeadLetter(NamedTuple):
 
 
 class Handout(NamedTuple):
-    """Messages for a consumer. ``deliveries`` is 1 for those that nobody had before."""
+    """Messages for a consumer. ``deliveries`` is 1 for those that were not delivered before."""
 
     consumer: Consumer
     lane: int
@@ -44,20 +58,21 @@ class Handout(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What follows from a verb."""
+    """What follows from a decision. ``needs``: what it must know before it can go on."""
 
     facts: tuple[Facts, ...] = ()
     letters: tuple[DeadLetter, ...] = ()
     handouts: tuple[Handout, ...] = ()
     refused: tuple[Range, ...] = ()
+    needs: tuple[Need, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        return not (self.facts or self.letters or self.handouts or self.refused)
+        return not (self.facts or self.letters or self.handouts or self.refused or self.needs)
 
     @property
     def is_full(self) -> bool:
-        """Whether as much was given up as may be at a time: there may be more of it."""
+        """Whether as many messages were dropped as may be at a time: there may be more of them."""
         return sum(one.delta.message_count for one in self.facts) >= GIVEN_UP_AT_A_TIME
 
 
@@ -74,4 +89,5 @@ def joined_steps(*steps: Step) -> Step:
         letters=tuple(one for step in some for one in step.letters),
         handouts=tuple(one for step in some for one in step.handouts),
         refused=tuple(one for step in some for one in step.refused),
+        needs=tuple(one for step in some for one in step.needs),
     )

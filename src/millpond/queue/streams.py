@@ -2,34 +2,19 @@
 
 A consumer says where it begins and, if it likes, which messages it wants. It holds at most as many as its
 prefetch; acknowledging makes room and does nothing else. Nothing is written to the log but messages, and
-what goes goes by the topic's retention. Where messages are, and what is in them, is the host's business
-(``Stream``).
+what goes goes by the topic's retention. Where messages are, and what is in them, the host finds out.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from millpond.base.errors import InvalidQueueArgument, NotSupported
-from millpond.base.fields import Table, Timestamp, Value
 from millpond.cursor.ack import Range
 from millpond.cursor.runs import NEVER_MS
 from millpond.queue.consumers import Consumer
-from millpond.queue.queue_state import MessageIndex, QueueState
+from millpond.queue.queue_state import QueueState
+from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import Handout, Step
-from millpond.rabbit.arguments import PRIORITY, STREAM_OFFSET, age_ms
-from millpond.rabbit.names import Resource
-from millpond.rabbit.policies import QueueSettings
-
-# What a publisher may say of a message, and what a consumer may want to have said of it.
-FILTER_VALUE: Final = "x-stream-filter-value"
-FILTER: Final = "x-stream-filter"
-MATCH_UNFILTERED: Final = "x-stream-match-unfiltered"
-# On every delivery: where the message is.
-OFFSET_HEADER: Final = "x-stream-offset"
-
-# How often a consumer's messages are looked for in one turn; each time costs one read of the log.
-_LOOKS_A_TURN = 8
 
 
 class First(NamedTuple):
@@ -58,29 +43,6 @@ class Since(NamedTuple):
 
 Start: TypeAlias = First | Last | Next | At | Since
 
-_WORDS: Final[dict[object, Start]] = {"first": First(), "last": Last(), "next": Next()}
-
-
-def start_of(resource: Resource, arguments: Table, now_ms: int) -> Start:
-    """Where a consumer wants to begin. Raises ``InvalidQueueArgument``."""
-    said = arguments.get(STREAM_OFFSET)
-    if said is None:
-        return Next()
-    if isinstance(said, Timestamp):
-        return Since(said * 1000)
-    if isinstance(said, int) and not isinstance(said, bool):
-        return At(max(0, said))
-    if isinstance(said, str):
-        if said in _WORDS:
-            return _WORDS[said]
-        interval_ms = age_ms(said)
-        if interval_ms is not None:
-            return Since(now_ms - interval_ms)
-    raise InvalidQueueArgument(
-        f"invalid arg '{STREAM_OFFSET}' for {resource}: first, last, next, an offset, a time or an "
-        "interval like 1h is expected"
-    )
-
 
 @dataclass(frozen=True, slots=True)
 class Filter:
@@ -93,29 +55,6 @@ class Filter:
         return self.unfiltered if value is None else value in self.values
 
 
-def filter_of(arguments: Table) -> Filter | None:
-    """None: everything."""
-    said = arguments.get(FILTER)
-    if said is None:
-        return None
-    values: Iterable[Value] = said if isinstance(said, list) else [said]
-    return Filter(
-        frozenset(str(value) for value in values), arguments.get(MATCH_UNFILTERED) is True
-    )
-
-
-def check_stream_consumer(resource: Resource, consumer: Consumer) -> None:
-    """In RabbitMQ's order and words. Raises ``InvalidQueueArgument`` or ``NotSupported``."""
-    if not consumer.prefetch:
-        raise InvalidQueueArgument(f"consumer prefetch count is not set for '{resource}'")
-    if consumer.no_ack:
-        raise NotSupported(f"automatic acknowledgement not supported by stream queues {resource}")
-    if PRIORITY in consumer.arguments:
-        raise InvalidQueueArgument(
-            f"invalid arg '{PRIORITY}' for {resource} of queue type rabbit_stream_queue"
-        )
-
-
 class Found(NamedTuple):
     """Messages for a consumer by lane, and whether there may be more right behind them."""
 
@@ -123,23 +62,16 @@ class Found(NamedTuple):
     has_more: bool
 
 
-class Stream(MessageIndex, Protocol):
-    """What the host of a stream does for its line."""
-
-    def take(self, owner: str, count: int) -> Found:
-        """The next messages at a consumer's position, which moves behind them."""
-        ...
-
-
 class StreamState(QueueState):
-    """The consumers of a stream. Messages have no state here."""
+    """The consumers of a stream. Messages have no state here.
 
-    def __init__(self, settings: QueueSettings, stream: Stream, *, now_ms: int) -> None:
-        super().__init__(settings, stream, now_ms=now_ms)
-        self._stream = stream
+    The host asks how many messages a consumer may have (``free``), reads them at the consumer's position and
+    says which it found (``took``).
+    """
+
+    def __init__(self, settings: QueueSettings, *, now_ms: int) -> None:
+        super().__init__(settings, now_ms=now_ms)
         self._out: dict[str, int] = {}
-        # Whether some consumer could have more at once.
-        self.has_more = False
 
     @property
     def ready(self) -> int:
@@ -160,34 +92,28 @@ class StreamState(QueueState):
         super().consume(consumer, now_ms)
         self._out[consumer.owner] = 0
 
-    def deliver(self, now_ms: int, room: Callable[[Consumer], int] | None = None) -> Step:
-        handouts: list[Handout] = []
-        given: dict[str, int] = {}
-        self.has_more = False
-        for consumer in self.consumers:
-            free = consumer.prefetch - self._out[consumer.owner]
-            if room is not None:
-                free = min(free, room(consumer) - given.get(consumer.channel, 0))
-            taken = self._take(consumer, free)
-            count = sum(one.next - one.first for one in taken)
-            self._out[consumer.owner] += count
-            given[consumer.channel] = given.get(consumer.channel, 0) + count
-            handouts += taken
-        return Step(handouts=tuple(handouts))
+    def free(
+        self,
+        consumer: Consumer,
+        room: Callable[[Consumer], int],
+        given: dict[tuple[str, bool], int],
+    ) -> int:
+        """How many messages a consumer may have. ``room`` and ``given`` are those of ``deliver``."""
+        place = consumer.channel, consumer.no_ack
+        held = self._out.get(consumer.owner, consumer.prefetch)
+        return min(consumer.prefetch - held, room(consumer) - given.get(place, 0))
 
-    def _take(self, consumer: Consumer, free: int) -> list[Handout]:
-        handouts: list[Handout] = []
-        for _look in range(_LOOKS_A_TURN):
-            if free <= 0:
-                return handouts
-            found = self._stream.take(consumer.owner, free)
-            for lane, (first, next_) in found.ranges:
-                handouts.append(Handout(consumer, lane, first, next_, 1))
-                free -= next_ - first
-            if not found.has_more:
-                return handouts
-        self.has_more = self.has_more or free > 0
-        return handouts
+    def took(
+        self, consumer: Consumer, found: Found, given: dict[tuple[str, bool], int]
+    ) -> tuple[Handout, ...]:
+        """These messages are the consumer's."""
+        count = sum(next_ - first for _lane, (first, next_) in found.ranges)
+        self._out[consumer.owner] += count
+        place = consumer.channel, consumer.no_ack
+        given[place] = given.get(place, 0) + count
+        return tuple(
+            Handout(consumer, lane, first, next_, 1) for lane, (first, next_) in found.ranges
+        )
 
     def settle(self, lane: int, ranges: Iterable[Range], owner: str, now_ms: int) -> Step:
         """Makes room."""
@@ -205,12 +131,11 @@ class StreamState(QueueState):
             self.cancel(consumer.owner, now_ms)
         return Step()
 
-    def trim(self, now_ms: int) -> Step:
-        return Step()
-
     def expire(self, now_ms: int) -> Step:
         return Step()
 
-    def configure(self, settings: QueueSettings, now_ms: int) -> Step:
-        self._settings = settings
+    def drop_excess(self) -> Step:
         return Step()
+
+    def configure(self, settings: QueueSettings) -> None:
+        self._settings = settings

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 
 from millpond.base.errors import UnknownResource, UnknownVirtualHost
 from millpond.base.fields import Table
+from millpond.queue.settings import QueueSettings
 from millpond.rabbit.exchange_types import EXCHANGE_TYPES, Registry
 from millpond.rabbit.names import exchange_of, queue_of
-from millpond.rabbit.policies import QueueSettings, effective, settings_of
+from millpond.rabbit.policies import effective, settings_of
 from millpond.rabbit.records import (
     Binding,
     BindingDeleted,

@@ -6,20 +6,11 @@ such a circle would turn for ever by itself.
 """
 
 from collections.abc import Iterable
-from enum import StrEnum
 
 from millpond.base.fields import Long, Table, Timestamp, Value
+from millpond.queue.steps import DeathReason
 
 DEATHS = "x-death"
-
-
-class DeathReason(StrEnum):
-    """Why a message was given up. The values are what clients read."""
-
-    REJECTED = "rejected"
-    EXPIRED = "expired"
-    MAX_LENGTH = "maxlen"
-    DELIVERY_LIMIT = "delivery_limit"
 
 
 def with_death(

@@ -6,11 +6,11 @@ the lower again, of everything else the argument.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from millpond.base.errors import InvalidDefinition
 from millpond.base.fields import Table, Value
+from millpond.queue.settings import QueueSettings
 from millpond.rabbit.arguments import CLASSIC, OVERFLOWS, QUORUM, STREAM, age_ms
 from millpond.rabbit.names import is_hidden
 from millpond.rabbit.patterns import compiled, matches
@@ -172,28 +172,11 @@ def _lower(name: str, value: Value, other: Value) -> Value:
     return min(value, other)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSettings:
-    """What holds for a queue, all things considered. None: no such limit."""
+class DeadLetterTarget(NamedTuple):
+    """Where RabbitMQ's dead letters go. Without a routing key they keep their own."""
 
-    message_ttl_ms: int | None = None
-    expires_ms: int | None = None
-    max_length: int | None = None
-    max_length_bytes: int | None = None
-    overflow: str = "drop-head"
-    dead_letter_exchange: str | None = None
-    dead_letter_routing_key: str | None = None
-    dead_letter_strategy: str = "at-most-once"
-    max_priority: int = 0
-    single_active_consumer: bool = False
-    delivery_limit: int | None = None
-    consumer_timeout_ms: int | None = None
-    # Which messages that come back wait before they are ready again: disabled, all, failed, returned.
-    delayed_retry: str = "disabled"
-    delayed_retry_min_ms: int = 0
-    delayed_retry_max_ms: int = 0
-    # Whether the queue holds what a delayed exchange keeps back.
-    is_delayed: bool = False
+    exchange: str
+    routing_key: str | None
 
 
 # RabbitMQ 4's default for quorum queues.
@@ -203,7 +186,7 @@ _DELIVERY_LIMIT_DEFAULT = 20
 def settings_of(queue: Queue, policies: Iterable[Policy]) -> QueueSettings:
     """Arguments and policies of a queue, joined."""
     if is_hidden(queue.name):
-        return QueueSettings(is_delayed=True)
+        return QueueSettings(is_delayed=True, keeps_all=queue.type == QUORUM)
     policy = effective(queue, policies)
     arguments = queue.arguments
 
@@ -218,6 +201,7 @@ def settings_of(queue: Queue, policies: Iterable[Policy]) -> QueueSettings:
         value = arguments.get(f"x-{name}", policy.get(name))
         return value if isinstance(value, str) else None
 
+    exchange = word("dead-letter-exchange")
     retry_min_ms = limit("delayed-retry-min") or 0
     # As in RabbitMQ: without a type or a least delay there is none.
     retries_later = queue.type == QUORUM and retry_min_ms > 0
@@ -231,8 +215,9 @@ def settings_of(queue: Queue, policies: Iterable[Policy]) -> QueueSettings:
         max_length=limit("max-length"),
         max_length_bytes=limit("max-length-bytes"),
         overflow=word("overflow") or "drop-head",
-        dead_letter_exchange=word("dead-letter-exchange"),
-        dead_letter_routing_key=word("dead-letter-routing-key"),
+        dead_letter_target=None
+        if exchange is None
+        else DeadLetterTarget(exchange, word("dead-letter-routing-key")),
         dead_letter_strategy=_strategy(queue, word("dead-letter-strategy"), word("overflow")),
         max_priority=int(priority) if isinstance(priority, int) else 0,
         single_active_consumer=arguments.get("x-single-active-consumer") is True,
@@ -243,6 +228,7 @@ def settings_of(queue: Queue, policies: Iterable[Policy]) -> QueueSettings:
         delayed_retry=(word("delayed-retry-type") or "disabled") if retries_later else "disabled",
         delayed_retry_min_ms=retry_min_ms,
         delayed_retry_max_ms=limit("delayed-retry-max") or retry_min_ms,
+        keeps_all=queue.type == QUORUM,
     )
 
 

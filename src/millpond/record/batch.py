@@ -113,6 +113,15 @@ class BatchHeader(NamedTuple):
         return self.attributes & CONTROL_FLAG != 0
 
     @property
+    def is_marker(self) -> bool:
+        """A control batch that the log itself is told by (the end of a transaction).
+
+        One with a sequence is a producer's own, kept out of consumers' sight: its sequence counts as that of
+        any other batch does.
+        """
+        return self.attributes & CONTROL_FLAG != 0 and self.base_sequence == NO_SEQUENCE
+
+    @property
     def delete_horizon_ms(self) -> int | None:
         """Return when compaction may drop this batch's tombstones (KIP-534), once that is decided."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None

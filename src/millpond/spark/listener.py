@@ -1,4 +1,4 @@
-"""Shows Spark's progress as a consumer group, so that ``millpond group describe`` shows its lag.
+"""Shows Spark's progress as a consumer group, so that ``millpond kafka group describe`` shows its lag.
 
 After ``show_as_group(spark, "localhost:9092", "etl")`` every streaming query of the session that reads Kafka
 offsets, by this source or by the official connector, has its end offsets committed for the group after each

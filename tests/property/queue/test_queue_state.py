@@ -8,14 +8,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from millpond.cursor.snapshot import decode_delta, encode_delta
 from millpond.queue.consumers import Consumer
+from millpond.queue.known import Meta
 from millpond.queue.lane import LATER
 from millpond.queue.log_facts import LaneSnapshot, build_snapshot, read_snapshot
-from millpond.queue.queue_state import Meta, QueueState
-from millpond.queue.steps import Facts, Step
+from millpond.queue.settings import QueueSettings
+from millpond.queue.steps import DeathReason, Facts, Step
 from millpond.rabbit.channel import Confirms, Held, grouped
-from millpond.rabbit.dead_letter_headers import DeathReason
-from millpond.rabbit.policies import QueueSettings
 from millpond.record.records import decode_batch
+from tests.support.answered_queue import AnsweredQueue
 
 DLX = "dlx"
 
@@ -98,7 +98,7 @@ queue_settings = st.builds(
     max_length=st.sampled_from([None, 3, 8]),
     max_length_bytes=st.sampled_from([None, None, 12]),
     overflow=st.sampled_from(["drop-head", "reject-publish"]),
-    dead_letter_exchange=st.sampled_from([None, DLX]),
+    dead_letter_target=st.sampled_from([None, DLX]),
     max_priority=st.sampled_from([0, 0, 2]),
     delivery_limit=st.sampled_from([None, 0, 1]),
     single_active_consumer=st.booleans(),
@@ -109,7 +109,7 @@ queue_settings = st.builds(
 
 
 class QueueMachine(RuleBasedStateMachine):
-    line: QueueState
+    line: AnsweredQueue
     naive: Naive
 
     def __init__(self) -> None:
@@ -119,9 +119,6 @@ class QueueMachine(RuleBasedStateMachine):
         self.written: list[Facts | LaneSnapshot | tuple[int, ...]] = []
         self.consumers: dict[str, Consumer] = {}
         self.started = 0
-
-    def bytes_between(self, lane: int, first: int, next_: int) -> int:
-        return sum(self.meta(lane, offset).size for offset in range(first, next_))
 
     def meta(self, lane: int, offset: int) -> Meta:
         (found,) = [o for o in self.naive.messages if (o.lane, o.offset) == (lane, offset)]
@@ -134,7 +131,7 @@ class QueueMachine(RuleBasedStateMachine):
     def begin(self, chosen: QueueSettings) -> None:
         self.started = 1
         self.naive = Naive(chosen)
-        self.line = QueueState(chosen, self, now_ms=self.now_ms)
+        self.line = AnsweredQueue(chosen, self, now_ms=self.now_ms)
 
     def happened(self, step: Step, dropped: list[tuple[Message, DeathReason]]) -> None:
         """Facts are kept, and the letters are those of the messages that went."""
@@ -148,7 +145,7 @@ class QueueMachine(RuleBasedStateMachine):
             for offset in range(letter.first, letter.next)
         }
         expected = {(one.lane, one.offset): reason for one, reason in dropped}
-        assert letters == (expected if self.naive.settings.dead_letter_exchange else {})
+        assert letters == ({} if self.naive.settings.dead_letter_target is None else expected)
 
     # --- what clients do -------------------------------------------------------------------------------
 
@@ -317,7 +314,7 @@ class QueueMachine(RuleBasedStateMachine):
                     one.owner, one.is_over = "", True
                     letters.append((one, DeathReason.REJECTED))
             else:
-                step = self.line.requeue(group.lane, group.ranges, group.owner, self.now_ms)
+                step = self.line.requeued(group.lane, group.ranges, group.owner, self.now_ms)
                 letters += [
                     (one, DeathReason.DELIVERY_LIMIT)
                     for one in messages
@@ -434,7 +431,7 @@ class QueueMachine(RuleBasedStateMachine):
         """What was written gives the same queue again, with nothing held."""
         if not self.started:
             return
-        again = QueueState(self.naive.settings, self, now_ms=self.now_ms)
+        again = AnsweredQueue(self.naive.settings, self, now_ms=self.now_ms)
         again.begin_load()
         restored = 0
         for fact in self.written:

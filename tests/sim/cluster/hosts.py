@@ -8,7 +8,7 @@ from typing import Any
 from millpond.base.errors import MillpondError
 from millpond.base.fields import Table
 from millpond.engine.api import Engine
-from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.queues import Queues
 from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.metadata.records import PartitionChangeRecord
@@ -232,7 +232,7 @@ class Hosts:
             name
             for _node, engine, queues in self._up
             for name in _QUEUES
-            if isinstance(face := queues._faces.get(("/", name)), HostedQueue)
+            if isinstance(face := queues._faces.get(("/", name)), LocalQueue)
             and queues.host_of(face.queue) == engine.node.node_id
         }
         return sorted(_QUEUES.keys() - hosted)

@@ -9,8 +9,7 @@ from millpond.cursor.runs import Run
 from millpond.engine.queues import dead_letters
 from millpond.engine.queues.dead_letters import DeadLetters
 from millpond.engine.queues.queue_handle import NEVER_READ
-from millpond.queue.steps import DeadLetter
-from millpond.rabbit.dead_letter_headers import DeathReason
+from millpond.queue.steps import DeadLetter, DeathReason
 from millpond.rabbit.names import queue_of
 from tests.support.virtual_loop import run
 

@@ -9,13 +9,14 @@ from millpond.base.errors import QueueInUse, UnknownDeliveryTag
 from millpond.cursor.runs import NEVER_MS, Run, State
 from millpond.queue import queue_state as lines
 from millpond.queue.consumers import Consumer, Consumers
+from millpond.queue.known import Meta
 from millpond.queue.log_facts import LaneSnapshot, build_snapshot
-from millpond.queue.queue_state import Meta, QueueState
-from millpond.queue.steps import GIVEN_UP_AT_A_TIME, DeadLetter, Step
+from millpond.queue.queue_state import QueueState
+from millpond.queue.settings import QueueSettings
+from millpond.queue.steps import GIVEN_UP_AT_A_TIME, DeadLetter, DeathReason, Step
 from millpond.rabbit.channel import Deliveries, Group, Held, grouped
-from millpond.rabbit.dead_letter_headers import DeathReason
 from millpond.rabbit.names import queue_of
-from millpond.rabbit.policies import QueueSettings
+from tests.support.answered_queue import AnsweredQueue
 
 HERE = queue_of("/", "q")
 
@@ -26,11 +27,8 @@ class Desk:
     def __init__(self, **settings: object) -> None:
         self.now_ms = 0
         self.metas: dict[tuple[int, int], Meta] = {}
-        self.line = QueueState(QueueSettings(**settings), self, now_ms=0)  # type: ignore[arg-type]
+        self.line = AnsweredQueue(QueueSettings(**settings), self, now_ms=0)  # type: ignore[arg-type]
         self.ends = [0] * len(self.line.lanes)
-
-    def bytes_between(self, lane: int, first: int, next_: int) -> int:
-        return sum(self.meta(lane, offset).size for offset in range(first, next_))
 
     def meta(self, lane: int, offset: int) -> Meta:
         return self.metas[lane, offset]
@@ -47,7 +45,7 @@ class Desk:
     def consume(self, owner: str, **how: object) -> Consumer:
         channel = owner.split("/", maxsplit=1)[0]
         consumer = Consumer(owner=owner, channel=channel, tag=owner, **how)  # type: ignore[arg-type]
-        self.line.consumers.check(HERE, exclusive=consumer.exclusive)
+        self.line.consumers.check(str(HERE), exclusive=consumer.exclusive)
         self.line.consume(consumer, self.now_ms)
         return consumer
 
@@ -153,7 +151,7 @@ def test_what_is_given_back_returns_to_its_place() -> None:
     desk = Desk()
     desk.publish(4)
     assert desk.got() == [0, 1, 2, 3]
-    desk.line.requeue(0, [(2, 3), (0, 1)], "r/1", desk.now_ms)
+    desk.line.requeued(0, [(2, 3), (0, 1)], "r/1", desk.now_ms)
     desk.publish()
     assert desk.got() == [0, 2, 4]
 
@@ -180,7 +178,7 @@ def test_a_cancelled_consumers_messages_stay_with_its_channel() -> None:
 
 
 def test_a_rejected_message_is_a_letter() -> None:
-    desk = Desk(dead_letter_exchange="dlx")
+    desk = Desk(dead_letter_target="dlx")
     desk.publish(2)
     desk.got()
     step = desk.line.reject(0, [(0, 2)], "r/1", desk.now_ms)
@@ -195,13 +193,13 @@ def test_without_a_place_for_letters_there_are_none() -> None:
 
 
 def test_a_full_queue_drops_its_head() -> None:
-    desk = Desk(dead_letter_exchange="dlx", max_length=2)
+    desk = Desk(dead_letter_target="dlx", max_length=2)
     assert desk.publish(5).letters == (DeadLetter(0, 0, 3, DeathReason.MAX_LENGTH),)
     assert desk.got() == [3, 4]
 
 
 def test_a_full_queue_in_bytes_drops_its_head() -> None:
-    desk = Desk(dead_letter_exchange="dlx", max_length_bytes=25)
+    desk = Desk(dead_letter_target="dlx", max_length_bytes=25)
     desk.publish(2)
     assert desk.line.ready_bytes == 20
     letters = desk.publish(1).letters
@@ -214,7 +212,7 @@ def test_what_is_held_does_not_count_as_full() -> None:
     assert desk.got() == [0]
     assert desk.publish(1).is_empty
     # Given back, there is one too many: the head goes, which is the one that came back.
-    desk.line.requeue(0, [(0, 1)], "r/1", desk.now_ms)
+    desk.line.requeued(0, [(0, 1)], "r/1", desk.now_ms)
     assert desk.got() == [1]
 
 
@@ -230,7 +228,7 @@ def test_a_full_queue_refuses(overflow: str, letters: bool) -> None:
 
 
 def test_messages_expire_at_the_head_only() -> None:
-    desk = Desk(dead_letter_exchange="dlx")
+    desk = Desk(dead_letter_target="dlx")
     desk.publish(ttl_ms=100)
     desk.publish(ttl_ms=10)
     desk.publish()
@@ -244,7 +242,7 @@ def test_messages_expire_at_the_head_only() -> None:
 
 
 def test_much_that_is_too_old_goes_in_parts_and_nothing_of_it_is_handed_out() -> None:
-    desk = Desk(message_ttl_ms=10, dead_letter_exchange="dlx")
+    desk = Desk(message_ttl_ms=10, dead_letter_target="dlx")
     count = 3 * GIVEN_UP_AT_A_TIME + 7
     desk.publish(count)
     desk.now_ms = 10
@@ -263,7 +261,7 @@ def test_much_that_is_too_old_goes_in_parts_and_nothing_of_it_is_handed_out() ->
 
 @pytest.mark.parametrize("limit", [{"max_length": 3}, {"max_length_bytes": 30}])
 def test_much_that_is_too_much_goes_in_parts(limit: dict[str, int]) -> None:
-    desk = Desk(dead_letter_exchange="dlx", **limit)
+    desk = Desk(dead_letter_target="dlx", **limit)
     steps = [desk.publish(GIVEN_UP_AT_A_TIME + 50)]
     while desk.line.wake_ms() <= desk.now_ms:
         desk.line.deliver(desk.now_ms)
@@ -300,26 +298,26 @@ def test_higher_priorities_are_served_first() -> None:
     for priority in (0, 2, 1, 2, 9):
         desk.publish(priority=priority)
     assert desk.got() == [200, 201, 202, 100, 0]
-    desk.line.requeue(1, [(0, 1)], "r/1", desk.now_ms)
-    desk.line.requeue(2, [(1, 2)], "r/1", desk.now_ms)
+    desk.line.requeued(1, [(0, 1)], "r/1", desk.now_ms)
+    desk.line.requeued(2, [(1, 2)], "r/1", desk.now_ms)
     assert desk.got() == [201, 100]
 
 
 def test_a_message_is_tried_so_often_and_not_more() -> None:
-    desk = Desk(dead_letter_exchange="dlx", delivery_limit=2)
+    desk = Desk(dead_letter_target="dlx", delivery_limit=2)
     desk.publish()
     for delivery in (1, 2, 3):
         reader = Consumer(owner="r/1", channel="r", tag="r")
         (handout,) = desk.line.get(reader, desk.now_ms).handouts
         assert handout.deliveries == delivery
-        step = desk.line.requeue(0, [(0, 1)], "r/1", desk.now_ms)
+        step = desk.line.requeued(0, [(0, 1)], "r/1", desk.now_ms)
         assert bool(step.letters) == (delivery == 3)
     assert step.letters == (DeadLetter(0, 0, 1, DeathReason.DELIVERY_LIMIT),)
     assert desk.line.ready == 0
 
 
 def test_purging_leaves_what_is_held() -> None:
-    desk = Desk(dead_letter_exchange="dlx")
+    desk = Desk(dead_letter_target="dlx")
     desk.publish(5)
     desk.consume("a", prefetch=2)
     desk.deliver()
@@ -327,7 +325,7 @@ def test_purging_leaves_what_is_held() -> None:
     assert count == 3
     assert not step.letters
     assert (desk.line.ready, desk.line.held) == (0, 2)
-    desk.line.requeue(0, [(0, 2)], "a", desk.now_ms)
+    desk.line.requeued(0, [(0, 2)], "a", desk.now_ms)
     assert desk.line.ready == 2
 
 
@@ -348,14 +346,14 @@ def test_a_queue_that_nobody_uses_is_outdated() -> None:
 def test_a_policy_that_changes_is_felt_at_once() -> None:
     desk = Desk()
     desk.publish(5)
-    shorter = QueueSettings(max_length_bytes=20, dead_letter_exchange="dlx")
-    letters = desk.line.configure(shorter, desk.now_ms).letters
+    shorter = QueueSettings(max_length_bytes=20, dead_letter_target="dlx")
+    letters = desk.line.configured(shorter, desk.now_ms).letters
     assert [(one.first, one.next) for one in letters] == [(0, 3)]
     assert desk.line.ready_bytes == 20
 
 
 def test_ten_million_messages_cost_no_more_than_a_few() -> None:
-    line = QueueState(QueueSettings(), Desk(), now_ms=0)
+    line = QueueState(QueueSettings(), now_ms=0)
     line.published(0, 0, 10_000_000)
     reader = Consumer(owner="r/1", channel="r", tag="r", prefetch=100)
     line.consume(reader, 0)
@@ -369,9 +367,9 @@ def test_ten_million_messages_cost_no_more_than_a_few() -> None:
 def test_much_that_is_due_at_once_is_ready_step_by_step() -> None:
     """As after a broker was away for longer than most delays."""
     desk = Desk(is_delayed=True)
-    for offset in range(3 * GIVEN_UP_AT_A_TIME):
-        desk.metas[0, offset] = Meta(10, 0, None, delay_ms=1 + offset * 7919 % 10_007)
-    desk.line.published(0, 0, 3 * GIVEN_UP_AT_A_TIME)
+    count = 3 * GIVEN_UP_AT_A_TIME
+    due_ms = [1 + offset * 7919 % 10_007 for offset in range(count)]
+    desk.line.published(0, 0, count, due_ms=due_ms)
     steps = 0
     while desk.line.delayed:
         assert desk.line.wake_ms() <= 20_000
@@ -385,7 +383,7 @@ def test_much_that_is_due_at_once_is_ready_step_by_step() -> None:
 
 def long_line(count: int) -> QueueState:
     """Messages came one by one, and each time something was written about others."""
-    line = QueueState(QueueSettings(), Desk(), now_ms=0)
+    line = QueueState(QueueSettings(), now_ms=0)
     for number in range(count):
         line.published(0, 2 * number + 1, 2 * number + 2)
     return line
@@ -418,7 +416,8 @@ def test_purging_a_long_queue_is_one_fact() -> None:
 
 def test_a_policy_that_shortens_a_long_queue_is_one_fact() -> None:
     line = long_line(100_000)
-    step = line.configure(QueueSettings(max_length=10), 0)
+    line.configure(QueueSettings(max_length=10))
+    step = line.drop_excess()
     ((_lane, delta),) = step.facts
     assert delta.runs == (Run(1, 2 * 99_990, State.ARCHIVED),)
     assert line.ready == 10
@@ -432,7 +431,7 @@ def test_a_doubt_about_the_newest_messages_of_a_long_queue_costs_no_more() -> No
     step = line.doubt(0, 9_000, 9_002)
     assert step.facts[0].delta.runs == (Run(9_001, 9_002, State.AVAILABLE, 1),)
     assert line.lanes[0].cursor.run_count == 0
-    again = QueueState(QueueSettings(), Desk(), now_ms=0)
+    again = QueueState(QueueSettings(), now_ms=0)
     again.restore(0, line.lanes[0].state(), has_ttl=False)
     for one in (line, again):
         one.consume(Consumer(owner="r/1", channel="r", tag="r", no_ack=True), 0)
@@ -444,7 +443,7 @@ def test_a_doubt_about_the_newest_messages_of_a_long_queue_costs_no_more() -> No
 def test_a_snapshot_tells_only_so_many_gaps_and_ends_there() -> None:
     line = long_line(10_000)
     state = line.lanes[0].state(gaps_max=5_000)
-    again = QueueState(QueueSettings(), Desk(), now_ms=0)
+    again = QueueState(QueueSettings(), now_ms=0)
     again.restore(0, state, has_ttl=False)
     assert again.ready == again.lanes[0].end // 2 < 5_000
     assert len(state.gaps.data) <= 2 * 5_000

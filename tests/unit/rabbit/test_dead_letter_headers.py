@@ -1,7 +1,8 @@
 """What a letter says of its first death and of its last."""
 
 from millpond.base.fields import Long, Table
-from millpond.rabbit.dead_letter_headers import DeathReason, with_death
+from millpond.queue.steps import DeathReason
+from millpond.rabbit.dead_letter_headers import with_death
 
 
 def died(headers: Table, queue: str, reason: DeathReason, exchange: str = "") -> Table:

@@ -25,6 +25,7 @@ from millpond.rabbit.commands import (
     Store,
     Unbind,
 )
+from millpond.rabbit.policies import DeadLetterTarget
 from millpond.rabbit.records import (
     Exchange,
     Permission,
@@ -176,7 +177,10 @@ def test_policies_set_what_arguments_do_not() -> None:
     rooms = model.broker.rooms("/")
     settings = rooms.settings("t.q")
     assert (settings.message_ttl_ms, settings.max_length) == (500, 10)
-    assert (settings.overflow, settings.dead_letter_exchange) == ("drop-head", "dlx")
+    assert (settings.overflow, settings.dead_letter_target) == (
+        "drop-head",
+        DeadLetterTarget("dlx", None),
+    )
     operator = Policy(
         vhost="/", name="op", pattern=".*", definition={"max-length": 5}, is_operator=True
     )
@@ -185,7 +189,7 @@ def test_policies_set_what_arguments_do_not() -> None:
     assert rooms.settings("other").max_length == 5
     model.ask(Store(fact=PolicyDeleted(vhost="/", name="p")))
     assert rooms.settings("t.q").overflow == "reject-publish"
-    assert rooms.settings("other").dead_letter_exchange is None
+    assert rooms.settings("other").dead_letter_target is None
 
 
 def test_policies_apply_to_kinds() -> None:

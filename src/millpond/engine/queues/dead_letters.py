@@ -17,13 +17,14 @@ from millpond.base.errors import MessageLost, MillpondError
 from millpond.cursor.runs import Run, State
 from millpond.engine.queues.queue_handle import NEVER_READ, Kept
 from millpond.queue.message import Message
-from millpond.queue.steps import DeadLetter
+from millpond.queue.steps import DeadLetter, DeathReason
 from millpond.rabbit.copies import copies
-from millpond.rabbit.dead_letter_headers import DeathReason, is_cycle, with_death
+from millpond.rabbit.dead_letter_headers import is_cycle, with_death
 from millpond.rabbit.exchange_types import CHANCES, Routed
+from millpond.rabbit.policies import DeadLetterTarget
 
 if TYPE_CHECKING:
-    from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+    from millpond.engine.queues.hosted.local_queue import LocalQueue
     from millpond.engine.queues.queues import Queues
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class _Addressed(NamedTuple):
 
 
 def bury(
-    queues: "Queues", queue: "HostedQueue", messages: Sequence[Message], reason: DeathReason
+    queues: "Queues", queue: "LocalQueue", messages: Sequence[Message], reason: DeathReason
 ) -> None:
     """Send letters to where the queue wants them; nobody waits for them."""
     for letter, targets, _is_stuck in _addressed(queues, queue, messages, reason):
@@ -59,18 +60,18 @@ def bury(
 
 
 def _addressed(
-    queues: "Queues", queue: "HostedQueue", messages: Sequence[Message], reason: DeathReason
+    queues: "Queues", queue: "LocalQueue", messages: Sequence[Message], reason: DeathReason
 ) -> Iterator[_Addressed]:
     settings, vhost = queue.line.settings, queue.queue.vhost
-    target = settings.dead_letter_exchange
+    where = settings.dead_letter_target
     rooms = queues.broker.rooms(vhost)
-    if target is None:
+    if not isinstance(where, DeadLetterTarget):
         return
+    target, new_key = where
     is_there = not target or target in rooms.exchanges
     now_ms = queues.engine.clock.now_ms()
     for dead in messages:
         keys = (dead.routing_key, *copies(dead.headers.get("CC")))
-        new_key = settings.dead_letter_routing_key
         headers = with_death(
             dead.headers,
             reason=reason,
@@ -103,7 +104,7 @@ class _Pending(NamedTuple):
 class DeadLetters:
     """One queue's letters that must arrive."""
 
-    def __init__(self, queues: "Queues", queue: "HostedQueue") -> None:
+    def __init__(self, queues: "Queues", queue: "LocalQueue") -> None:
         self._queues = queues
         self._queue = queue
         self._waiting: deque[_Pending] = deque()

@@ -22,7 +22,7 @@ from millpond.rabbit.exchange_types import CHANCES, DELAY_HEADER, Routed, delay_
 from millpond.rabbit.names import exchange_behind
 
 if TYPE_CHECKING:
-    from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+    from millpond.engine.queues.hosted.local_queue import LocalQueue
     from millpond.engine.queues.queues import Queues
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class DelayedMessages:
 
     follows = False
 
-    def __init__(self, queues: "Queues", queue: "HostedQueue") -> None:
+    def __init__(self, queues: "Queues", queue: "LocalQueue") -> None:
         self._queues = queues
         self._queue = queue
         self._vhost = queue.queue.vhost

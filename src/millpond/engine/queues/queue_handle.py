@@ -1,8 +1,8 @@
-"""What a front-end sees of a queue, whoever hosts it.
+"""What a front-end sees of a queue, whichever node hosts it.
 
-``HostedQueue`` is a queue whose log this node leads: its verbs are complete when they return. A queue that
-another node leads has the same face; there what has to be answered from afar comes back as a future, or is
-awaited. A front-end that is given None instead of a future goes on at once.
+``LocalQueue`` is a queue whose log this node leads: its verbs are complete when they return. ``RemoteQueue``
+is one that another node leads; what the host has to answer comes back as a future, or is awaited. A
+front-end that is given None instead of a future goes on at once.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol, TypeAlias
 from millpond.cursor.ack import Range
 from millpond.queue.consumers import Consumer
 from millpond.queue.message import Message
+from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import Handout
 from millpond.rabbit.commands import DeleteQueue
-from millpond.rabbit.policies import QueueSettings
 from millpond.rabbit.records import Queue
 
 # Above every offset.

@@ -31,7 +31,7 @@ from millpond.base.errors import (
 from millpond.base.ids import LeaderEpoch, NodeId
 from millpond.engine.peers import DecideOnQueues, PassReply
 from millpond.engine.queues.dead_letters import bury
-from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.hosted.remote_clients import RemoteClients
 from millpond.engine.queues.hosted.retries import Retries
 from millpond.engine.queues.hosted.stream_queue import StreamQueue
@@ -41,6 +41,8 @@ from millpond.engine.queues.remote.queue_link import QueueLink
 from millpond.engine.queues.remote.remote_queue import RemoteQueue
 from millpond.metadata.image import Image
 from millpond.queue.message import Envelope, Message
+from millpond.queue.settings import QueueSettings
+from millpond.queue.steps import DeathReason
 from millpond.rabbit.arguments import STREAM, STREAM_TOPIC
 from millpond.rabbit.broker import Broker
 from millpond.rabbit.commands import (
@@ -52,9 +54,7 @@ from millpond.rabbit.commands import (
     Principal,
     StoreAll,
 )
-from millpond.rabbit.dead_letter_headers import DeathReason
 from millpond.rabbit.declare import decide
-from millpond.rabbit.policies import QueueSettings
 from millpond.rabbit.records import (
     Fact,
     Permission,
@@ -94,8 +94,8 @@ class Queues:
         self.broker = Broker()
         self._controller = QueueController(engine, self.broker)
         self.guests = RemoteClients(self)
-        self._faces: dict[tuple[str, str], HostedQueue | RemoteQueue] = {}
-        self._hosted: dict[str, HostedQueue] = {}  # by their keys
+        self._faces: dict[tuple[str, str], LocalQueue | RemoteQueue] = {}
+        self._hosted: dict[str, LocalQueue] = {}  # by their keys
         self._elsewhere: dict[str, RemoteQueue] = {}  # by their keys
         # Queues by their topics: one each, but for streams of topics that are there anyway.
         self._places: dict[str, dict[tuple[str, str], None]] = {}
@@ -261,14 +261,14 @@ class Queues:
                 face = self._far(queue)
         return face
 
-    def hosted(self, vhost: str, name: str) -> HostedQueue:
+    def hosted(self, vhost: str, name: str) -> LocalQueue:
         """A queue that is hosted here. Raises ``UnknownResource``, ``NotLeader``."""
         face = self.find(vhost, name)
-        if not isinstance(face, HostedQueue):
+        if not isinstance(face, LocalQueue):
             raise NotLeader(f"{face.queue.resource} is not hosted here")
         return face
 
-    def hosted_by_key(self, key: str) -> HostedQueue | None:
+    def hosted_by_key(self, key: str) -> LocalQueue | None:
         """A queue that is hosted here, by its topic; hosted from now on, if it is led here and was not."""
         hosted = self._hosted.get(key)
         if hosted is None and not self._is_stopped:
@@ -321,7 +321,7 @@ class Queues:
         """Host a queue that is led here, if that has not begun; whether it has."""
         place = queue.vhost, queue.name
         self._host_if_led(*place)
-        return place in self._taking_over or isinstance(self._faces.get(place), HostedQueue)
+        return place in self._taking_over or isinstance(self._faces.get(place), LocalQueue)
 
     def next_number(self) -> int:
         """For a question to a host."""
@@ -342,7 +342,7 @@ class Queues:
                 # Another epoch: what kept it from being hosted may be over.
                 self._unhosted.forget(place)
                 self._host_if_led(*place)
-            elif isinstance(face, HostedQueue):
+            elif isinstance(face, LocalQueue):
                 self.on_gone(face.key)
 
     def _on_lease_end(self) -> None:
@@ -376,7 +376,7 @@ class Queues:
         place = vhost, name
         if queue is None or place in self._taking_over or place in self._unhosted.waiting:
             return
-        if isinstance(self._faces.get(place), HostedQueue):
+        if isinstance(self._faces.get(place), LocalQueue):
             return
         # A partition that is opened here says that it is led, which leads here again.
         self._taking_over.add(place)
@@ -422,7 +422,7 @@ class Queues:
 
     def _host(self, queue: Queue, partitions: Sequence[Partition]) -> None:
         place = queue.vhost, queue.name
-        kind = StreamQueue if queue.type == STREAM else HostedQueue
+        kind = StreamQueue if queue.type == STREAM else LocalQueue
         hosted = kind(self, queue, self.settings(queue), partitions)
         try:
             hosted.load()
@@ -455,12 +455,12 @@ class Queues:
 
     # --- queues that come to an end --------------------------------------------------------------------
 
-    def lose(self, queue: HostedQueue) -> None:
+    def lose(self, queue: LocalQueue) -> None:
         """Nobody used a queue for too long, or its topic is gone."""
         asker = Principal(vhost=queue.queue.vhost, connection=queue.queue.owner)
         self._end(queue, DeleteQueue(asker=asker, name=queue.queue.name, key=queue.key))
 
-    def _lose_if_left(self, queue: HostedQueue) -> None:
+    def _lose_if_left(self, queue: LocalQueue) -> None:
         """A queue whose topic was deleted, unless the queue was, and perhaps declared again since."""
         rooms = self.broker.vhosts.get(queue.queue.vhost)
         known = None if rooms is None else rooms.queues.get(queue.queue.name)
@@ -468,7 +468,7 @@ class Queues:
         if is_same and queue.queue.topic not in self.engine.image.topics:
             self.lose(queue)
 
-    def lost_last_consumer(self, queue: HostedQueue) -> None:
+    def lost_last_consumer(self, queue: LocalQueue) -> None:
         """A queue that goes with its last consumer goes; not before one that lost its way may be back."""
         if not queue.queue.auto_delete:
             return
@@ -484,20 +484,20 @@ class Queues:
         delay_s = limits.QUEUE_REMOTE_SILENCE_MS_MAX / 1000
         asyncio.get_running_loop().call_later(delay_s, look_again)
 
-    def _end(self, queue: HostedQueue, command: Command) -> None:
+    def _end(self, queue: LocalQueue, command: Command) -> None:
         """From now on nobody can begin to use the queue, until it is gone or could not be ended."""
-        if queue.ending is None and not self._is_stopped and self.engine.running:
-            queue.ending = asyncio.get_running_loop().create_future()
-            self.spawn(self._ended(queue, queue.ending, command), type(command).__name__)
+        if not queue.ending.has_begun and not self._is_stopped and self.engine.running:
+            queue.ending.begin()
+            self.spawn(self._ended(queue, command), type(command).__name__)
 
-    async def end(self, queue: HostedQueue, command: DeleteQueue) -> None:
+    async def end(self, queue: LocalQueue, command: DeleteQueue) -> None:
         """As if nobody used the queue any more, for somebody who waits for it. Raises a ``BrokerRefusal``.
 
         What is not known to be decided is asked again until it is: until then nothing may come into the
         queue, since it may go.
         """
         decide(self.broker, command)
-        ending = queue.ending = asyncio.get_running_loop().create_future()
+        queue.ending.begin()
         try:
             while True:
                 try:
@@ -512,17 +512,13 @@ class Queues:
                 else:
                     return
         finally:
-            queue.ending = None
-            ending.set_result(None)
+            queue.ending.finish()
 
-    async def _ended(
-        self, queue: HostedQueue, ending: "asyncio.Future[None]", command: Command
-    ) -> None:
+    async def _ended(self, queue: LocalQueue, command: Command) -> None:
         try:
             await self._quietly(command)
         finally:
-            queue.ending = None
-            ending.set_result(None)
+            queue.ending.finish()
 
     @contextmanager
     def forgiving(self) -> Iterator[None]:
@@ -649,7 +645,7 @@ class Queues:
             for queue in self._hosted.values():
                 queue.forget_recent()
 
-    def bury(self, queue: HostedQueue, messages: Sequence[Message], reason: DeathReason) -> None:
+    def bury(self, queue: LocalQueue, messages: Sequence[Message], reason: DeathReason) -> None:
         """Send dead letters to where the queue wants them. What cannot be kept is reported and left out."""
         bury(self, queue, messages, reason)
 

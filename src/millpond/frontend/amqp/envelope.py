@@ -12,6 +12,7 @@ from millpond.base.errors import MalformedData
 from millpond.base.fields import LongString, Table, Value
 from millpond.frontend.amqp.expirations import expiration_ms
 from millpond.queue.message import Message
+from millpond.rabbit.exchange_types import delay_ms_of
 from millpond.record.builder import NewRecord
 from millpond.record.records import Record
 from millpond.wire.amqp.properties import KINDS, Properties, decode_properties, encode_properties
@@ -87,6 +88,10 @@ class AmqpEnvelope:
         return message_of(
             _text(exchange), _text(key), block, properties, body, received_ms=received_ms
         )
+
+    def delay_ms(self, message: Message) -> int:
+        """For how long a delayed exchange keeps a message back."""
+        return delay_ms_of(message.headers)
 
     def chosen_by(self, message: Message) -> Table:
         return chosen_by(decode_properties(message.properties))

@@ -5,14 +5,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millpond.base import limits
-from millpond.engine.api import Engine
+from millpond.base.pressure import DISK, NONE, Pressure
 from millpond.engine.limits.cluster_pressure import ClusterPressure
-from millpond.engine.limits.pressure import DISK, NONE, Pressure, PressureWatch
+from millpond.engine.limits.pressure import PressureWatch
 from millpond.engine.limits.request_memory import RequestMemory
 from millpond.engine.queues.queues import Queues
 from millpond.frontend.amqp.consumer_timeout import ConsumerTimeouts
 from millpond.frontend.amqp.disk_alarm import DiskAlarm
-from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.identity import server_properties
 from millpond.frontend.amqp.logins import Logins, Verifier
 from millpond.frontend.amqp.message_stats import MessageStats
@@ -35,14 +34,15 @@ class AmqpFrontend:
 
     def __init__(
         self,
-        engine: Engine,
+        queues: Queues,
         verifier: Verifier | None = None,
         memory: RequestMemory | None = None,
     ) -> None:
-        """``memory`` is what the connections of all front-ends share; without it, what one may begin."""
-        self.engine = engine
+        """``queues`` are the node's, which starts and stops them. ``memory`` is what the connections of all
+        front-ends share; without it, what one may begin."""
+        self.queues = queues
+        self.engine = engine = queues.engine
         self.memory = memory or RequestMemory(limits.AMQP_BEGUN_BYTES_MAX)
-        self.queues = Queues(engine, AmqpEnvelope())
         self.logins = Logins(
             engine.broker_setting("auth_backends"),
             lambda: self.queues.broker,
@@ -93,9 +93,8 @@ class AmqpFrontend:
             body_bytes_max=setting("max_message_size"),
         )
 
-    async def start(self, *, serves_clients: bool = True) -> None:
-        """Load what is there. A node whose clients are not served here hosts queues for others'."""
-        await self.queues.start(serves_clients=serves_clients)
+    def start(self) -> None:
+        """Begin to watch clients; the node has started its queues."""
         self._patience.start()
         self.minority.start()
 
@@ -104,7 +103,6 @@ class AmqpFrontend:
         self.disk_alarm.stop()
         self.tally.stop()
         self.cluster_pressure.stop()
-        self.queues.stop()
 
     def session(
         self,
@@ -137,10 +135,6 @@ class AmqpFrontend:
                     session.force_close(f"user '{fact.name}' is deleted")
                 case _:
                     session.writable.clear()
-
-    def connection_wait_ms(self, host: str) -> int:
-        """Count a new connection; for how long one too many for its address is to be kept waiting."""
-        return self.engine.quotas.connect(host, self.engine.clock.monotonic_ms())
 
     @property
     def is_low(self) -> bool:

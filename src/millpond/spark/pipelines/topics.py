@@ -138,7 +138,7 @@ async def _make_do(cluster: Cluster, wanted: Wanted, refusal: BrokerRefused) -> 
             raise PipelineError(f"{wanted}: the topic {_WHY[code]}")
     raise PipelineError(
         f"{wanted}: the topic is not there and the broker refuses to make it ({_said(refusal)}): create it "
-        f"(millpond topic create {wanted.name}), or name another one with {wanted.option}"
+        f"(millpond kafka topic create {wanted.name}), or name another one with {wanted.option}"
     )
 
 

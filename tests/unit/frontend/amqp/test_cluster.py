@@ -8,7 +8,7 @@ from itertools import chain
 import pytest
 
 from millpond.base.fields import Table
-from millpond.engine.queues.hosted import hosted_queue
+from millpond.engine.queues.hosted import turn
 from millpond.metadata.controller import CreateTopic
 from millpond.metadata.records import PartitionChangeRecord
 from millpond.rabbit.commands import Store
@@ -521,7 +521,7 @@ def test_what_was_asked_for_and_could_not_be_answered_goes_back(at: int) -> None
 def test_a_log_is_cut_though_nobody_takes_anything_and_what_was_seen_is_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hosted_queue, "_CUT_OFFSETS", 20)
+    monkeypatch.setattr(turn, "_CUT_OFFSETS", 20)
 
     async def story() -> None:
         async with amqp_cluster() as cluster:

@@ -5,7 +5,7 @@ from crc32c import crc32c
 
 from millpond.base.fields import Table
 from millpond.engine.api import Engine
-from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
@@ -69,7 +69,7 @@ async def acknowledged(client: AmqpMemoryClient, *, no_ack: bool = False) -> lis
     return got
 
 
-def hosted(frontend: AmqpFrontend) -> HostedQueue:
+def hosted(frontend: AmqpFrontend) -> LocalQueue:
     return frontend.queues.hosted("/", "q")
 
 

@@ -9,13 +9,13 @@ import pytest
 from millpond.base import limits
 from millpond.base.errors import CorruptBatch, PeerUnreachable, RequestTimedOut
 from millpond.base.fields import Table
-from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.hosted.queue_log import Loader, QueueLog
+from millpond.queue.known import Need
 from millpond.queue.message import Message
-from millpond.queue.steps import GIVEN_UP_AT_A_TIME
+from millpond.queue.steps import GIVEN_UP_AT_A_TIME, DeathReason
 from millpond.rabbit.channel import Deliveries
 from millpond.rabbit.commands import Command, Decision, DeleteQueue, LoseLastConsumer
-from millpond.rabbit.dead_letter_headers import DeathReason
 from millpond.wire.amqp.events import ChannelClosed, ConnectionClosed, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicCancel,
@@ -142,10 +142,10 @@ def test_messages_that_were_looked_at_are_kept_as_far_as_there_is_room() -> None
             publish(client, *[b"x" * 200_000] * 20)
             assert await waiting(client) == 20
             for offset in range(20):
-                queue.meta(0, offset)
-                assert queue.kept_bytes < 1_400_000
+                queue.decisions.learn(queue.line, [Need(0, offset, offset + 1)])
+                assert queue.store.kept_bytes < 1_400_000
             queue.forget_recent()
-            assert queue.kept_bytes == 0
+            assert queue.store.kept_bytes == 0
 
     run(story())
 
@@ -337,7 +337,7 @@ def test_many_that_are_rejected_at_once_become_letters_in_parts(
             bury = queues.bury
 
             def counting(
-                queue: HostedQueue, messages: Sequence[Message], reason: DeathReason
+                queue: LocalQueue, messages: Sequence[Message], reason: DeathReason
             ) -> None:
                 nonlocal buried
                 buried += len(messages)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from millpond.engine.limits.pressure import NONE, Pressure
+from millpond.base.pressure import NONE, Pressure
 from millpond.wire.amqp.client import ConnectOptions
 from millpond.wire.amqp.content import FRAME_START, method_frame
 from millpond.wire.amqp.events import ContentReceived, MethodReceived
@@ -159,11 +159,11 @@ def test_messages_are_read_from_the_log_while_memory_is_short() -> None:
             publish(client, b"1")
             await asyncio.sleep(0.1)
             queue = amqp.frontend.queues.hosted("/", "q")
-            assert queue.recent_bytes > 0
+            assert queue.store.recent_bytes > 0
             amqp.frontend.on_pressure(Pressure(is_paging=True))
             publish(client, b"2")
             await asyncio.sleep(0.1)
-            assert queue.recent_bytes == 0
+            assert queue.store.recent_bytes == 0
             client.send(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
             await heard(client)
             for body in (b"1", b"2"):

@@ -6,8 +6,8 @@ import pytest
 
 from millpond.base.fields import Table
 from millpond.engine.api import Engine
-from millpond.engine.queues.hosted import hosted_queue, queue_log
-from millpond.queue.sizes import Weights
+from millpond.engine.queues.hosted import queue_log, turn
+from millpond.queue.sizes import ReadyBytes
 from millpond.record.builder import build_batch
 from millpond.record.control import EndTxnMarker
 from millpond.wire.amqp.events import ContentReceived
@@ -177,7 +177,7 @@ def test_deliveries_that_wait_for_the_socket_may_be_lost() -> None:
             while not queue.line.held:
                 await asyncio.sleep(0)
             client.session.pause_writing()
-            queue._recent.clear()
+            queue.store._recent.clear()
             await asyncio.sleep(0.1)
             amqp.broker.engine.delete_records("q", 0, -1)
             client.session.resume_writing()
@@ -233,7 +233,7 @@ def test_a_load_begins_at_the_last_snapshot(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_load_adds_up_sizes_from_the_last_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosted_queue, "_CUT_OFFSETS", 10)
+    monkeypatch.setattr(turn, "_CUT_OFFSETS", 10)
     storage = FaultyStorage()
 
     async def before() -> None:
@@ -253,7 +253,7 @@ def test_a_load_adds_up_sizes_from_the_last_snapshot(monkeypatch: pytest.MonkeyP
             assert amqp.broker.engine.partition("q", 0).log.start_offset > 0
 
     async def after() -> None:
-        monkeypatch.setattr(Weights, "recount", None)
+        monkeypatch.setattr(ReadyBytes, "recount", None)
         async with memory_amqp(storage) as amqp:
             line = amqp.frontend.queues.hosted("/", "q").line
             assert (line.ready, line.ready_bytes) == (61, sum(range(40, 100)) + 7)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from millpond.engine.queues.hosted import hosted_queue, queue_log, recent_messages
+from millpond.engine.queues.hosted import queue_log, recent_messages, turn
 from millpond.rabbit.commands import Store
 from millpond.rabbit.records import Policy
 from millpond.wire.amqp.events import (
@@ -167,7 +167,7 @@ def test_a_log_loses_its_beginning_and_is_still_the_queue() -> None:
 def test_a_log_is_not_cut_before_what_was_handed_out_has_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hosted_queue, "_CUT_OFFSETS", 100)
+    monkeypatch.setattr(turn, "_CUT_OFFSETS", 100)
     monkeypatch.setattr(recent_messages, "_BYTES_MAX", 0)
     monkeypatch.setattr(queue_log, "_READ_BYTES", 1)
 

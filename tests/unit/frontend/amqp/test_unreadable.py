@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from millpond.base.fields import Table
-from millpond.engine.queues.hosted import hosted_queue
+from millpond.engine.queues.hosted import turn
 from millpond.frontend.amqp import channel as channels
-from millpond.queue import sizes as weights
+from millpond.queue import sizes
 from millpond.wire.amqp.events import ContentReceived, Event, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,
@@ -304,7 +304,7 @@ def test_a_client_of_another_node_gets_everything_when_it_can_be_read(
 def test_what_waits_for_a_client_of_another_node_is_not_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hosted_queue, "_CUT_OFFSETS", 2)
+    monkeypatch.setattr(turn, "_CUT_OFFSETS", 2)
 
     async def story() -> None:
         async with amqp_cluster() as cluster:
@@ -331,7 +331,7 @@ def test_what_waits_for_a_client_of_another_node_is_not_cut_off(
 def test_what_waits_for_a_consumer_that_left_is_not_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hosted_queue, "_CUT_OFFSETS", 2)
+    monkeypatch.setattr(turn, "_CUT_OFFSETS", 2)
 
     async def story() -> None:
         storage = FaultyStorage()
@@ -563,25 +563,23 @@ def test_letters_that_waited_for_a_read_catch_up_though_more_come() -> None:
             await asyncio.sleep(1)
             storage.fail_reads = ""
             queue = hosted(amqp.frontend)
-            while queue._retries.waiting:
+            while queue.handouts.retries.waiting:
                 await asyncio.sleep(0.01)
             for tag in range(101, 400, 2):
                 client.send(1, BasicReject(delivery_tag=tag, requeue=False))
                 await asyncio.sleep(0)
-            assert len(queue._mail) < 10
+            assert len(queue.outbox) < 10
             await asyncio.sleep(5)
             assert await waiting(await amqp.client(1), "dead") == 200
 
     run(story())
 
 
-def test_sizes_are_not_added_up_again_before_the_unknown_one_can_be_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_unknown_size_is_read_alone_when_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = []
-    recount = weights.Weights.recount
+    recount = sizes.ReadyBytes.recount
 
-    def noted(self: weights.Weights) -> None:
+    def noted(self: sizes.ReadyBytes) -> None:
         counted.append(self)
         recount(self)
 
@@ -591,16 +589,17 @@ def test_sizes_are_not_added_up_again_before_the_unknown_one_can_be_read(
             client = await amqp.client(1)
             await filled(client, {"x-max-length-bytes": 1_000_000})
             lose_sight(storage, amqp)
+            monkeypatch.setattr(sizes.ReadyBytes, "recount", noted)
             await client.ask(1, BasicQos(prefetch_count=1))
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
-            await asyncio.sleep(1)
-            monkeypatch.setattr(weights.Weights, "recount", noted)
             await asyncio.sleep(60)
-            assert not counted
+            line = hosted(amqp.frontend).line
+            assert not line.knows_sizes
             await come_to_see(storage)
             await asyncio.sleep(LONG_S)
-            assert len(counted) <= 1
-            line = hosted(amqp.frontend).line
             assert line.knows_sizes
+            assert line.ready_bytes == sum(map(len, BODIES[1:]))
+            # What was known of all the others stays known.
+            assert not counted
 
     run(story())

@@ -102,11 +102,12 @@ class _Own(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """Messages that are in the queue now."""
+    """Messages that are in the queue now. ``size`` is their sum, if it is known without reading them."""
 
     first: int
     next: int
     has_ttl: bool
+    size: int | None = None
 
 
 class QueueLog:
@@ -300,7 +301,9 @@ class QueueLog:
             one = own[0]
             yield from self._strange(one.first)
             if one.sizes is not None and one.next > self.taken:
-                yield Arrival(max(one.first, self.taken), one.next, one.has_ttl)
+                first = max(one.first, self.taken)
+                size = sum(one.sizes) if first == one.first else None
+                yield Arrival(first, one.next, one.has_ttl, size)
             self.taken = max(self.taken, one.next)
             own.popleft()
         yield from self._strange(min(stable, own[0].first) if own else stable)

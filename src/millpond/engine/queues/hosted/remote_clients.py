@@ -16,7 +16,7 @@ from millpond.base import limits
 from millpond.base.errors import InvalidRequest, MessageLost, MillpondError
 from millpond.base.ids import NodeId
 from millpond.engine.peers import CollectEvents, SendQueueRequests
-from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle, when_all
 from millpond.engine.queues.remote.host_route import Relay
 from millpond.engine.queues.remote.queue_messages import (
@@ -55,7 +55,7 @@ class Attachment:
 
     follows = False
 
-    def __init__(self, guest: "_RemoteNode", number: int, queue: HostedQueue) -> None:
+    def __init__(self, guest: "_RemoteNode", number: int, queue: LocalQueue) -> None:
         self._guest = guest
         self._number = number
         self.queue = queue
@@ -276,7 +276,7 @@ class _RemoteNode:
             case Attach():
                 raise AssertionError("was dealt with")
 
-    def _publish(self, queue: HostedQueue, wish: Publish) -> None:
+    def _publish(self, queue: LocalQueue, wish: Publish) -> None:
         # Ages are counted by the clock that looks at them.
         now_ms = self._queues.engine.clock.now_ms()
         messages = [one._replace(received_ms=now_ms) for one in self._queues.opened(wish.batch)]
@@ -293,7 +293,7 @@ class _RemoteNode:
         kept.add_done_callback(on_done)
         when_all(*taken, kept)
 
-    def _finish(self, queue: HostedQueue, wish: Finish) -> None:
+    def _finish(self, queue: LocalQueue, wish: Finish) -> None:
         match wish.verb:
             case "settle":
                 queue.settle(wish.lane, wish.ranges, wish.owner)
@@ -337,7 +337,7 @@ class _RemoteNode:
 
     # --- ends --------------------------------------------------------------------------------------
 
-    def unseat(self, queue: HostedQueue) -> None:
+    def unseat(self, queue: LocalQueue) -> None:
         """The queue is not hosted here any more."""
         for number, seat in list(self._seats.items()):
             if seat.queue is queue:
@@ -376,7 +376,7 @@ class RemoteClients:
         if self._timer is not None:
             self._timer.cancel()
 
-    def unseat(self, queue: HostedQueue) -> None:
+    def unseat(self, queue: LocalQueue) -> None:
         """The queue is not hosted here any more."""
         for guest in self._guests.values():
             guest.unseat(queue)

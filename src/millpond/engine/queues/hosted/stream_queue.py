@@ -7,7 +7,7 @@ who are to send them, and read again if that was too long.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,37 +15,37 @@ from millpond.base.errors import NotSupported, StorageFailure
 from millpond.base.fields import Long
 from millpond.cursor.ack import Range
 from millpond.engine.partitions.publish import Appended
-from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.hosted.decisions import Decisions
+from millpond.engine.queues.hosted.handouts import Handouts
+from millpond.engine.queues.hosted.local_queue import LocalQueue
+from millpond.engine.queues.hosted.message_store import MessageStore
+from millpond.engine.queues.hosted.outbox import Outbox
+from millpond.engine.queues.hosted.publishing import Publishing
 from millpond.engine.queues.hosted.queue_log import QueueLog
+from millpond.engine.queues.hosted.turn import Surroundings, Turn
 from millpond.engine.queues.queue_handle import Counts, Got, Sink
 from millpond.queue.consumers import Consumer
 from millpond.queue.message import Message
-from millpond.queue.steps import Handout, Step
-from millpond.queue.streams import (
+from millpond.queue.queue_state import QueueState
+from millpond.queue.settings import QueueSettings
+from millpond.queue.steps import Step
+from millpond.queue.streams import At, Filter, First, Found, Last, Next, Since, Start, StreamState
+from millpond.rabbit.records import Queue
+from millpond.rabbit.stream_arguments import (
     FILTER_VALUE,
     OFFSET_HEADER,
-    At,
-    Filter,
-    First,
-    Found,
-    Last,
-    Next,
-    Since,
-    Start,
-    StreamState,
     check_stream_consumer,
     filter_of,
     start_of,
 )
-from millpond.rabbit.policies import QueueSettings
-from millpond.rabbit.records import Queue
-from millpond.record.builder import build_batch
 from millpond.record.records import Record
 from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
     from millpond.engine.queues.queues import Queues
 
+# How often a consumer's messages are looked for in one turn; each time costs one read of the log.
+_LOOKS_A_TURN = 8
 # Bytes of records that were handed out and may be asked for.
 _KEPT_BYTES_MAX = 4 * 1024 * 1024
 _KEPT_OVERHEAD = 256
@@ -98,7 +98,89 @@ class _Reader:
         return self._wanted.wants(None if said is None else said.decode("utf-8", "replace"))
 
 
-class StreamQueue(HostedQueue):
+class _StreamTurn(Turn):
+    """What differs in a stream: nothing is written, called redelivered or lost by being read."""
+
+    state: StreamState
+
+    def __init__(
+        self,
+        state: QueueState,
+        store: MessageStore,
+        handouts: Handouts,
+        decisions: Decisions,
+        outbox: Outbox,
+        around: Surroundings,
+        take: Callable[[str, int], Found],
+    ) -> None:
+        """``take`` reads the next messages at a consumer's position, which moves behind them."""
+        super().__init__(state, store, handouts, decisions, outbox, around)
+        self._take = take
+        # Whether some consumer could have more at once.
+        self._has_more = False
+        # Where damage ends that was counted, by lane.
+        self._counted: set[tuple[int, int]] = set()
+
+    def take_in(self) -> None:
+        self._repeated.clear()
+        for number, lane in enumerate(self._lanes):
+            lane.forget_own()
+            if lane.damaged:
+                self._count_damaged(number, lane)
+
+    def follow(self, step: Step) -> None:
+        self._handouts.add(step.handouts)
+
+    def _deliver(self, now_ms: int) -> None:
+        self._has_more = False
+        given: dict[tuple[str, bool], int] = {}
+        for consumer in tuple(self.state.consumers):
+            for _look in range(_LOOKS_A_TURN):
+                free = self.state.free(consumer, self._handouts.room, given)
+                if free <= 0:
+                    break
+                found = self._take(consumer.owner, free)
+                self._handouts.add(self.state.took(consumer, found, given))
+                if not found.has_more:
+                    break
+            else:
+                is_free = self.state.free(consumer, self._handouts.room, given) > 0
+                self._has_more = self._has_more or is_free
+
+    def _hand_out(self, sinks: dict[Sink, None]) -> None:
+        self._handouts.hand_out_all(self._queue, sinks)
+
+    def _keep_log(self) -> None:
+        self._handouts.forget_cancelled()
+        if self._has_more:
+            self.wake()
+
+    def _count_damaged(self, number: int, lane: QueueLog) -> None:
+        """Once, whichever consumer reads it."""
+        damaged, lane.damaged = lane.damaged, []
+        for first, next_ in damaged:
+            if (number, next_) not in self._counted:
+                self._counted.add((number, next_))
+                self._count_lost(next_ - first, f"offsets {first} to {next_ - 1} cannot be read")
+
+
+class _StreamPublishing(Publishing):
+    """Lanes in turns; nothing is kept in memory for deliveries."""
+
+    _turns = 0
+
+    def _lane_for(self, message: Message) -> int:
+        self._turns += 1
+        return self._turns % len(self._store.lanes)
+
+    def _append(self, lane: int, messages: Sequence[Message]) -> Appended:
+        is_synced = any(message.is_persistent for message in messages)
+        appended = self._store.append_plain(lane, messages, synced=is_synced)
+        self._turn.wake()
+        return appended
+
+
+class StreamQueue(LocalQueue):
     """One stream."""
 
     def __init__(
@@ -109,35 +191,42 @@ class StreamQueue(HostedQueue):
         partitions: Sequence[Partition],
     ) -> None:
         super().__init__(queues, queue, settings, partitions)
-        self._stream = StreamState(settings, self, now_ms=self._clock.now_ms())
-        self.line = self._stream
         # By owner: one for each partition, the one whose turn it is in front.
         self._readers: dict[str, deque[tuple[int, _Reader]]] = {}
         self._kept: OrderedDict[tuple[int, int], Record] = OrderedDict()
-        self._kept_bytes = 0
-        self._turns = 0
-        # Where damage ends that was counted, by lane.
-        self._lost_before: set[tuple[int, int]] = set()
+        self._handed_bytes = 0
+
+    def _new_state(self, settings: QueueSettings, starts: Sequence[int]) -> QueueState:
+        self._stream = StreamState(settings, now_ms=self._clock.now_ms())
+        return self._stream
+
+    def _new_turn(self, around: Surroundings) -> Turn:
+        return _StreamTurn(
+            self._stream,
+            self.store,
+            self.handouts,
+            self.decisions,
+            self.outbox,
+            around,
+            self.take,
+        )
+
+    def _new_publishing(self, is_memory_low: Callable[[], bool]) -> Publishing:
+        return _StreamPublishing(
+            self.line,
+            self.store,
+            self.decisions,
+            self.turn,
+            is_durable=self.queue.durable,
+            is_memory_low=is_memory_low,
+            refuse=self.refuse,
+        )
 
     def load(self) -> None:
         """Nothing has to be read before somebody wants it."""
         for lane in self._lanes:
             lane.skip_to(lane.partition.last_stable_offset)
             lane.partition.watchers[self] = None
-
-    # --- messages in ---------------------------------------------------------------------------------
-
-    def lane_for(self, message: Message) -> int:
-        """In turns, if there are several."""
-        self._turns += 1
-        return self._turns % len(self._lanes)
-
-    def append(self, lane: int, messages: Sequence[Message]) -> Appended:
-        batch = build_batch(self._queues.envelope.seal_all(messages))
-        is_synced = any(message.is_persistent for message in messages)
-        appended = self._lanes[lane].append(batch, (), has_ttl=False, synced=is_synced)
-        self.wake()
-        return appended
 
     # --- messages out --------------------------------------------------------------------------------
 
@@ -178,7 +267,7 @@ class StreamQueue(HostedQueue):
             try:
                 records = reader.take(count)
             except StorageFailure as error:
-                self._keep_waiting(owner, error)
+                self.handouts.keep_waiting(owner, error)
                 return Found(ranges, has_more=False)
             for record in records:
                 self._keep(number, record)
@@ -186,13 +275,13 @@ class StreamQueue(HostedQueue):
                 count -= 1
             if count <= 0:
                 break
-        if self._retries.is_needed:
-            self._retries.worked(owner)
+        if self.handouts.retries.is_needed:
+            self.handouts.retries.worked(owner)
         return Found(ranges, any(reader.has_more for _number, reader in readers))
 
     def message(self, lane: int, offset: int) -> Message:
         """With its offset among its headers."""
-        record = self._kept.get((lane, offset)) or self._record(lane, offset)
+        record = self._kept.get((lane, offset)) or self.store.record(lane, offset)
         found = self._queues.envelope.open(record)
         headers = {**found.headers, OFFSET_HEADER: Long(offset)}
         return self._queues.envelope.with_headers(found, headers=headers, now_ms=found.received_ms)
@@ -208,9 +297,6 @@ class StreamQueue(HostedQueue):
     def reject(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
         self.settle(lane, ranges, owner)
 
-    def get(self, consumer: Consumer) -> Handout | None:
-        raise NotSupported(f"basic.get not supported by stream queues {self.queue.resource}")
-
     async def got(self, consumer: Consumer) -> Got | None:
         raise NotSupported(f"basic.get not supported by stream queues {self.queue.resource}")
 
@@ -222,49 +308,15 @@ class StreamQueue(HostedQueue):
     async def purged(self) -> int:
         raise NotSupported(f"queue.purge not supported by stream queues {self.queue.resource}")
 
-    # --- a turn --------------------------------------------------------------------------------------
-
-    def _take_in(self) -> None:
-        self._again.clear()
-        for number, lane in enumerate(self._lanes):
-            lane.forget_own()
-            if lane.damaged:
-                self._count_damaged(number, lane)
-
-    def _follow(self, step: Step) -> None:
-        self._handouts += step.handouts
-
-    def _covered_handouts(self) -> list[Handout]:
-        """All: a stream calls nothing redelivered."""
-        handouts, self._handouts = self._handouts, []
-        return handouts
-
-    def _write_snapshots(self) -> None:
-        pass
-
-    def _cut(self) -> None:
-        """A stream loses nothing by being read."""
-        self._left.clear()
-        if self._stream.has_more:
-            self.wake()
-
-    def _count_damaged(self, number: int, lane: QueueLog) -> None:
-        """Once, whoever reads it."""
-        damaged, lane.damaged = lane.damaged, []
-        for first, next_ in damaged:
-            if (number, next_) not in self._lost_before:
-                self._lost_before.add((number, next_))
-                self.count_lost(next_ - first, f"offsets {first} to {next_ - 1} cannot be read")
-
     # --- helpers -------------------------------------------------------------------------------------
 
     def _keep(self, lane: int, record: Record) -> None:
         if (lane, record.offset) not in self._kept:
             self._kept[lane, record.offset] = record
-            self._kept_bytes += _weight(record)
-        while self._kept_bytes > _KEPT_BYTES_MAX:
+            self._handed_bytes += _weight(record)
+        while self._handed_bytes > _KEPT_BYTES_MAX:
             _place, oldest = self._kept.popitem(last=False)
-            self._kept_bytes -= _weight(oldest)
+            self._handed_bytes -= _weight(oldest)
 
 
 def _position(lane: QueueLog, start: Start) -> int:

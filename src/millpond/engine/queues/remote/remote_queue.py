@@ -20,7 +20,7 @@ from millpond.base.errors import (
     UnknownResource,
 )
 from millpond.cursor.ack import Range
-from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.queue_handle import Counts, Got, Sink, Taken, when_all
 from millpond.engine.queues.remote.queue_link import QueueLink
 from millpond.engine.queues.remote.queue_messages import (
@@ -42,10 +42,10 @@ from millpond.engine.queues.remote.remote_consumers import Client, RemoteConsume
 from millpond.engine.queues.remote.remote_requests import Questions, pass_on, refuse
 from millpond.queue.consumers import Consumer
 from millpond.queue.message import Message
+from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import Handout
 from millpond.rabbit.arguments import STREAM
 from millpond.rabbit.commands import DeleteQueue
-from millpond.rabbit.policies import QueueSettings
 from millpond.rabbit.records import Queue
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class RemoteQueue:
         self._retry = None
         self.look_for_host()
 
-    def hand_over(self, hosted: HostedQueue) -> None:
+    def hand_over(self, hosted: LocalQueue) -> None:
         """The queue is hosted here now: consumers go there, and what was asked is done there."""
         if self._link is not None:
             self._link.rise(self._seat)
@@ -190,7 +190,7 @@ class RemoteQueue:
     def _ask(
         self,
         wish: Callable[[int, int], Wish],
-        here: Callable[[HostedQueue], None],
+        here: Callable[[LocalQueue], None],
         *,
         is_fleeting: bool = False,
     ) -> "asyncio.Future[Answered]":
@@ -240,7 +240,7 @@ class RemoteQueue:
             again, was_sent = was_sent, True
             return Publish(seat, number, batch, again)
 
-        def here(hosted: HostedQueue) -> None:
+        def here(hosted: LocalQueue) -> None:
             taken = hosted.publish(messages, again=was_sent)
             when_all(*taken, kept)
 
@@ -374,7 +374,7 @@ class RemoteQueue:
     async def delete_if(self, command: DeleteQueue) -> int:
         """Delete the queue if it is as the command wants it, and nothing comes into it meanwhile."""
 
-        async def here(hosted: HostedQueue) -> tuple[int, ...]:
+        async def here(hosted: LocalQueue) -> tuple[int, ...]:
             return (await hosted.delete_if(command), 0, 0, DELETED)
 
         messages, consumers, *rest = await self._answer(
@@ -406,13 +406,13 @@ class RemoteQueue:
         self,
         wish: Callable[[int, int], Wish],
         read: Callable[[Answered], AnswerT],
-        here: Callable[[HostedQueue], Coroutine[Any, Any, AnswerT]],
+        here: Callable[[LocalQueue], Coroutine[Any, Any, AnswerT]],
     ) -> AnswerT:
         """The host's answer; or, if the queue comes to be hosted here meanwhile, that one's."""
         self._check_has_host()
         answer: asyncio.Future[AnswerT] = self._loop.create_future()
 
-        async def ask_here(hosted: HostedQueue) -> None:
+        async def ask_here(hosted: LocalQueue) -> None:
             try:
                 result = await here(hosted)
             except MillpondError as error:

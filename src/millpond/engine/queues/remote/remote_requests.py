@@ -7,14 +7,14 @@ from typing import Any
 
 from millpond.base import limits
 from millpond.base.errors import MillpondError
-from millpond.engine.queues.hosted.hosted_queue import HostedQueue
+from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.remote.queue_messages import Answered, Wish
 
 
 @dataclass(slots=True, eq=False)
 class _Question:
     wish: Callable[[int, int], Wish]
-    here: Callable[[HostedQueue], None]
+    here: Callable[[LocalQueue], None]
     future: "asyncio.Future[Answered]"
     timer: asyncio.TimerHandle
     # It means something to this host only.
@@ -32,7 +32,7 @@ class Questions:
         self,
         number: int,
         wish: Callable[[int, int], Wish],
-        here: Callable[[HostedQueue], None],
+        here: Callable[[LocalQueue], None],
         *,
         is_fleeting: bool = False,
     ) -> "asyncio.Future[Answered]":
@@ -63,7 +63,7 @@ class Questions:
         for number in [number for number, one in self._open.items() if one.is_fleeting]:
             self._take(number)
 
-    def do_here(self, hosted: HostedQueue) -> None:
+    def do_here(self, hosted: LocalQueue) -> None:
         """The queue is hosted here."""
         for number in tuple(self._open):
             question = self._take(number)

@@ -1,0 +1,131 @@
+"""Dead letters of one queue on their way to where they go.
+
+A fact that ends a message is written only when its dead letter was sent, or, with the strategy *at least
+once*, when it has arrived (``dead_letters.py``). What is too much for one turn, or cannot be read now, waits.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+from millpond.base.errors import MessageLost, StorageFailure
+from millpond.cursor.runs import Run, State
+from millpond.engine.queues.dead_letters import AT_LEAST_ONCE, DeadLetters
+from millpond.queue.message import Message
+from millpond.queue.steps import GIVEN_UP_AT_A_TIME, DeadLetter, DeathReason
+
+_LETTERS_AT_A_TIME = 256
+
+
+class Source(Protocol):
+    """The queue whose messages become dead letters."""
+
+    def look(self, lane: int, offset: int) -> Message:
+        """Raises ``MessageLost``, ``StorageFailure``."""
+        ...
+
+    def note_over(self, lane: int, run: Run) -> None:
+        """The dead letters of these messages were sent: now the log may say that they are over."""
+        ...
+
+    def count_lost(self, count: int, why: str) -> None: ...
+
+    def cannot_read(self, error: StorageFailure) -> None:
+        """A dead letter waits because its message cannot be read now."""
+        ...
+
+
+class Outbox:
+    """Dead letters that were decided and are not sent."""
+
+    def __init__(
+        self,
+        source: Source,
+        certain: DeadLetters,
+        send: Callable[[Sequence[Message], DeathReason], None],
+    ) -> None:
+        """``certain`` sends those that must arrive, ``send`` all others."""
+        self._source = source
+        self._certain = certain
+        self._send = send
+        # Those that wait for a turn, because they are many or cannot be read now.
+        self._waiting: deque[DeadLetter] = deque()
+
+    def __len__(self) -> int:
+        """How many portions wait, besides those that must arrive and have not."""
+        return len(self._waiting)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every dead letter was sent, or has arrived if it must."""
+        return not self._waiting and not self._certain
+
+    def take(self, letters: Sequence[DeadLetter], strategy: str) -> set[tuple[int, int]]:
+        """Send dead letters. Return lane and first offset of those whose fact is not to be written yet."""
+        if not letters:
+            return set()
+        if strategy == AT_LEAST_ONCE:
+            self._certain.take(letters)
+        elif self._waiting or sum(one.next - one.first for one in letters) > GIVEN_UP_AT_A_TIME:
+            # Other queues are to have their turns between.
+            self._waiting += _in_parts(letters)
+        else:
+            return {(one.lane, one.first) for one in letters if not self._sent(one)}
+        return {(one.lane, one.first) for one in letters}
+
+    def send_some(self) -> None:
+        """Send some of the dead letters that wait for a turn."""
+        sent = 0
+        while self._waiting:
+            letter = self._waiting[0]
+            sent += letter.next - letter.first
+            if sent > GIVEN_UP_AT_A_TIME or not self._send_part(letter):
+                return
+            self._waiting.popleft()
+            self._source.note_over(letter.lane, Run(letter.first, letter.next, State.ARCHIVED))
+
+    def lowest(self, lane: int) -> int:
+        """The lowest offset whose message is still needed; above every offset if there is none."""
+        waiting = [one.first for one in self._waiting if one.lane == lane]
+        return min([*waiting, self._certain.keeps(lane)])
+
+    def close(self) -> None:
+        self._certain.close()
+        self._waiting.clear()
+
+    def _sent(self, letter: DeadLetter) -> bool:
+        """Whether all are sent; otherwise the rest waits, and what was sent is noted part by part."""
+        parts = deque(_in_parts([letter]))
+        sent: list[DeadLetter] = []
+        while parts and not self._waiting and self._send_part(parts[0]):
+            sent.append(parts.popleft())
+        if not parts:
+            return True
+        self._waiting += parts
+        for part in sent:
+            self._source.note_over(part.lane, Run(part.first, part.next, State.ARCHIVED))
+        return False
+
+    def _send_part(self, letter: DeadLetter) -> bool:
+        """Whether these could be read, and are sent."""
+        lane, first, next_, reason = letter
+        messages, lost = list[Message](), list[tuple[int, MessageLost]]()
+        for offset in range(first, next_):
+            try:
+                messages.append(self._source.look(lane, offset))
+            except MessageLost as error:
+                lost.append((offset, error))
+            except StorageFailure as error:
+                self._source.cannot_read(error)
+                return False
+        for offset, why in lost:
+            self._source.count_lost(1, f"offset {offset} was to become a letter: {why}")
+        self._send(messages, reason)
+        return True
+
+
+def _in_parts(letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
+    for letter in letters:
+        for first in range(letter.first, letter.next, _LETTERS_AT_A_TIME):
+            next_ = min(letter.next, first + _LETTERS_AT_A_TIME)
+            yield letter._replace(first=first, next=next_)
