@@ -159,7 +159,7 @@ def _hasty(_role: Leader, _voters: VoterSet, _own: ReplicaKey, own_end: Offset) 
 
 
 _TWO_LEADERS = "is led by . and by ."
-_LOST = "agreed to something else|which was agreed"
+_LOST = "agreed to something else|which was committed"
 
 # What is wrong → (how it gets in, what happens there, what the checkers say to it).
 PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[World], None], str]] = {

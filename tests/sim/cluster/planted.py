@@ -115,8 +115,8 @@ def keep_the_last_in_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def believe_who_comes_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(nodes, "decide_stopped", lambda *_arguments: [])
-    patch.setattr(nodes, "decide_unsure", lambda *_arguments: [])
+    patch.setattr(nodes, "decide_stopped", lambda *_arguments, **_named: [])
+    patch.setattr(nodes, "decide_unsure", lambda *_arguments, **_named: [])
     patch.setattr(nodes, "decide_emptied", lambda *_arguments, **_named: [])
 
 

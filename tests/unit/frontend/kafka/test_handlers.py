@@ -16,6 +16,7 @@ LATER = [one for one in HANDLERS if one.load is not None]
 PROGRAM = """
 import sys
 import millpond.server.app
+import millpond.server.kafka_protocol  # which a node with a Kafka listener opens
 print(*(name for name in sys.modules if "kafka.handlers." in name or "kafka.messages." in name))
 """
 
