@@ -3,7 +3,7 @@
     python -m bench                     the log and the wire, at most 25 minutes
     python -m bench groups              groups, transactions, commits, share groups, at most 6 minutes
     python -m bench --quick             a smaller everything, at most 4 minutes; writes no document
-    python -m bench --only round-trip   cells whose name starts so or matches so; the same
+    python -m bench --only round-trip   cells whose name starts with or matches this; the same
     python -m bench --list              names of the cells
     python -m bench --no-kafka          Millpond alone
     python -m bench amqp                RabbitMQ's clients, beside RabbitMQ, at most 12 minutes
@@ -12,8 +12,8 @@
     python -m bench spark               Spark's formats beside each other, at most 15 minutes
 
 Both brokers run at the same time and idle while the other is measured; each cell is measured A, B, A, B ...
-Groups of cells that look at memory or at growth get fresh brokers. Everything is on loopback, the data is in
-a temporary directory that is removed at the end, and only processes started here are stopped.
+Groups of cells that measure memory or growth get fresh brokers. Everything is on loopback, the data is in a
+temporary directory that is removed at the end, and only processes started here are stopped.
 """
 
 from __future__ import annotations

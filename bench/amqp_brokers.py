@@ -23,12 +23,12 @@ LAUNCHES_MAX = 3
 # A property of a group of cells: the file of definitions that its brokers begin with.
 DEFINITIONS = "bench.definitions"
 BINDINGS_AT_ONCE = 20_000
-# RabbitMQ reads them before it listens: two hundred thousand bindings take it a minute or more.
+# RabbitMQ reads them before it listens: two hundred thousand bindings take a minute or more.
 LOAD_SECONDS_MAX = 300.0
 
 
 class MillpondAmqp(MillpondBroker):
-    """`python -m millpond up` with a listener for AMQP, which is the port that is meant here."""
+    """`python -m millpond up` with a listener for AMQP; ``port`` is that listener's."""
 
     def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
         own = {name: value for name, value in properties.items() if name != DEFINITIONS}
@@ -43,11 +43,11 @@ class MillpondAmqp(MillpondBroker):
 
     @property
     def last_words(self) -> str:
-        """The end of what it said."""
+        """Return the end of the broker's output."""
         return self._server.output[-300:]
 
     def launch(self) -> None:
-        # Chosen as late as can be: between two starts somebody else may have got a port.
+        # Chosen as late as possible: between two starts another process may take the port.
         self._amqp_port, self._server.port = free_port(), free_port()
         listeners = f"PLAINTEXT://127.0.0.1:{self._server.port},AMQP://127.0.0.1:{self.port}"
         if self._definitions is not None:
@@ -57,7 +57,9 @@ class MillpondAmqp(MillpondBroker):
         super().launch()
 
     def load_definitions(self) -> None:
-        """What RabbitMQ reads at its start is brought by the management API here, bindings some at a time."""
+        """Import the definitions by the management API, bindings in parts; RabbitMQ reads them at its
+        start.
+        """
         assert self._definitions is not None
         everything = json.loads(Path(self._definitions).read_bytes())
         bindings = everything.pop("bindings")
@@ -107,19 +109,19 @@ class RabbitMqBroker(StartedBeside):
 
     @property
     def pid(self) -> int:
-        """The emulator's process: the one of those that were started which does the work."""
+        """The process of the Erlang emulator."""
         if self._pid is None:
             self._pid = _emulator(self._directory)
         return self._pid
 
     @property
     def last_words(self) -> str:
-        """Why it did not start."""
+        """Return why the broker did not start."""
         return str(self._failure)[-300:]
 
     def launch(self) -> None:
         if self._failure is not None:
-            # Its ports may be somebody else's now.
+            # Another process may have its ports now.
             self._server = self._made()
         self._pid = None
         self.begin(self._server.start)
@@ -146,7 +148,7 @@ def connect(broker: Broker) -> pika.BlockingConnection:
 
 
 def declare(broker: Broker, *queues: str, durable: bool) -> None:
-    """Fresh, empty queues, bound by their own names."""
+    """Declare new, empty queues, bound by their own names."""
     with connect(broker) as connection:
         channel = connection.channel()
         for queue in queues:
@@ -168,7 +170,7 @@ def purge(broker: Broker, queue: str) -> None:
 
 
 def waiting(broker: Broker, queue: str) -> int:
-    """How many messages are ready."""
+    """Return how many messages are ready."""
     with connect(broker) as connection:
         found = connection.channel().queue_declare(queue, passive=True)
         return int(found.method.message_count)
@@ -186,7 +188,7 @@ def first_publish(broker: Broker, queue: str = "bench-ready") -> None:
                 channel.basic_publish("", queue, b"first", PERSISTENT)
                 return
         except (OSError, AMQPError) as error:
-            # Refused connections are how a starting broker looks.
+            # A starting broker refuses connections.
             if time.perf_counter() > deadline or not broker.alive():
                 words = getattr(broker, "last_words", "")
                 raise BenchmarkError(f"{broker.name} did not start: {error!r}: {words}") from error
@@ -194,7 +196,7 @@ def first_publish(broker: Broker, queue: str = "bench-ready") -> None:
 
 
 def wait_ready(broker: Broker) -> None:
-    """Wait for a broker that was launched; one that somebody took a port from is launched again."""
+    """Wait for a launched broker; one whose port was taken by another process is launched again."""
     for attempt in range(1, LAUNCHES_MAX + 1):
         try:
             first_publish(broker)
@@ -207,7 +209,7 @@ def wait_ready(broker: Broker) -> None:
 
 
 def _emulator(directory: Path) -> int:
-    """The process of Erlang's emulator that was started in a directory."""
+    """Return the process of the Erlang emulator that was started in a directory."""
     for process in Path("/proc").iterdir():
         try:
             if (

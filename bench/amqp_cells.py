@@ -1,4 +1,4 @@
-"""What is measured of AMQP: each question varies one thing around one ordinary workload."""
+"""Cells of AMQP: each varies one parameter of one ordinary workload."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from bench.raw_client import BenchmarkError
 from bench.run import REPOSITORY
 
 IDLE_SECONDS = 2.0
-# What a start may take, in a program and as a process.
+# The largest times of a start, in a program and as a process.
 START_SECONDS = 0.5
 BACKLOG_QUEUE = "backlog"
 ROUTED_QUEUE = "routed"
 UNLIMITED = 0
-# How often a backlog is filled up, and how long a count that does not grow is waited for.
+# How often a backlog is filled up, and how long to wait for a count that does not grow.
 FILLS_MAX = 3
 STILL_SECONDS = 5.0
 
@@ -144,7 +144,7 @@ def _rates(key: str, target: float | None) -> tuple[Metric, ...]:
 
 
 def flow_cells(scale: AmqpScale, empty: Empty) -> Iterator[Cell]:
-    """Published and consumed at once. What the ordinary load does is remembered for backlogs."""
+    """Publish and consume at once. The ordinary load's rate is kept for the backlog cells."""
     ordinary = "confirmed persistent, manual ack, prefetch 100"
     for size in (12, 1024, 65536):
         load = Load(size=size, title=f"{_size(size)}, {ordinary}")
@@ -177,7 +177,7 @@ def flow_cells(scale: AmqpScale, empty: Empty) -> Iterator[Cell]:
 
 
 def publish_cells(scale: AmqpScale) -> Iterator[Cell]:
-    """Published only; the queues grow."""
+    """Publish only; the queues grow."""
     for size in (12, 1024, 65536):
         load = Load(size=size, persistent=False, confirms=None, consumers=0)
         yield _flow(scale, load, title=f"{_size(size)}, transient, unconfirmed")
@@ -187,7 +187,7 @@ def publish_cells(scale: AmqpScale) -> Iterator[Cell]:
 
 
 def backlog_cells(scale: AmqpScale, empty: Empty) -> Iterator[Cell]:
-    """The ordinary workload behind many messages that wait, and what it is of the same on an empty queue."""
+    """The ordinary workload behind a backlog, and its ratio to the same on an empty queue."""
     for size in (12, 1024):
         yield _backlog(scale, size, empty)
 
@@ -200,14 +200,14 @@ def _backlog(scale: AmqpScale, size: int, empty: Empty) -> Cell:
         missing = scale.backlog
         for _fill in range(FILLS_MAX):
             amqp_perf_test.fill(broker, BACKLOG_QUEUE, count=missing, size=size, exchange=EXCHANGE)
-            # The load generator may go before its last messages have left it.
+            # The load generator may exit before its last messages are sent.
             missing = scale.backlog - _settled_count(broker, BACKLOG_QUEUE, scale.backlog)
             if missing <= 0:
                 return {}
         raise BenchmarkError(f"{missing} of {scale.backlog} messages are not in the queue")
 
     def run(broker: Broker) -> Values:
-        # In the same minute and not only among the flows before: what a machine gives changes.
+        # In the same minute and not only among the flows before: the machine's speed changes.
         alone = _with_queues(broker, scale, load)["received_per_s"]
         empty.setdefault((broker.name, size), []).append(alone)
         values = _measured(
@@ -240,7 +240,7 @@ def _backlog(scale: AmqpScale, size: int, empty: Empty) -> Cell:
 
 
 def routing_cells(scale: AmqpScale) -> Iterator[Cell]:
-    """One message after the other to an exchange with one binding, and to one with very many."""
+    """Publish one message after the other to an exchange with one binding, and to one with very many."""
     few: dict[tuple[str, str], list[float]] = {}
     for kind in ("direct", "topic"):
         for bindings in (1, scale.bindings):
@@ -298,9 +298,10 @@ def _routing(
 
 
 def routing_definitions(scale: AmqpScale) -> dict[str, object]:
-    """What both brokers begin with: a queue that is bound by as many keys as the exchange has bindings.
+    """Return the definitions of both brokers: a queue that is bound by as many keys as the exchange has
+    bindings.
 
-    Transient: RabbitMQ takes four times as long to make durable bindings, and routes by both alike.
+    Transient: RabbitMQ takes four times as long to create durable bindings, and routes by both alike.
     """
     exchanges: list[dict[str, object]] = []
     bindings: list[dict[str, object]] = []
@@ -396,7 +397,7 @@ def latency_cells(scale: AmqpScale) -> Iterator[Cell]:
 
 
 def start_cells(directory: Path) -> Iterator[Cell]:
-    """Process start to the first confirmed message; its brokers are its own."""
+    """Process start to the first confirmed message; the cell starts its own brokers."""
     own: dict[str, Broker] = {}
 
     def prepare(broker: Broker) -> Values:
@@ -427,7 +428,7 @@ def start_cells(directory: Path) -> Iterator[Cell]:
 
     def run_embedded(broker: Broker) -> Values:
         if not isinstance(broker, MillpondAmqp):
-            return {}  # there is no such thing
+            return {}  # not available for RabbitMQ
         return _child("bench.amqp_embedded")
 
     yield Cell(
@@ -518,7 +519,7 @@ def _flow(
 
 
 def _settled_count(broker: Broker, queue: str, wanted: int) -> int:
-    """How many messages are ready once they are as many as wanted, or no more come."""
+    """Return how many messages are ready once they are as many as wanted, or no more come."""
     found, since = waiting(broker, queue), time.perf_counter()
     while found < wanted and time.perf_counter() - since < STILL_SECONDS:
         time.sleep(0.2)
@@ -529,7 +530,7 @@ def _settled_count(broker: Broker, queue: str, wanted: int) -> int:
 
 
 def _with_queues(broker: Broker, scale: AmqpScale, load: Load) -> Values:
-    """A run on queues of its own."""
+    """Run a load on new queues."""
     stem = f"bench{next(_numbers)}"
     queues = [f"{stem}-{number}" for number in range(1, load.queues + 1)]
     declare(broker, *queues, durable=load.persistent)
@@ -578,7 +579,7 @@ def _pika(what: str, broker: Broker, queue: str, count: int, *more: str) -> Valu
 
 
 def _child(module: str, *arguments: str) -> Values:
-    """What a program of ours that runs by itself prints."""
+    """Run one of our modules as a process and return the figures that it prints."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=REPOSITORY,
@@ -594,7 +595,7 @@ def _child(module: str, *arguments: str) -> Values:
 
 
 def _at_most(key: str, seconds: float) -> Metric:
-    """A time that is judged by itself."""
+    """Return a metric of a time with an absolute target."""
     return Metric(
         key=key, label="time", unit="s", higher_is_better=False, target=seconds, of_itself=True
     )

@@ -1,4 +1,4 @@
-"""A broker in a program that speaks AMQP: `python -m bench.amqp_embedded` prints how long it takes."""
+"""A broker embedded in a program that uses AMQP: `python -m bench.amqp_embedded` prints how long it takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RabbitMQ's own load generator, perf-test, run against either broker, and parsed."""
+"""Runs RabbitMQ's own load generator, perf-test, against either broker, and parses its output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.raw_client import BenchmarkError
 POM = Path(__file__).resolve().parent / "rabbitmq" / "pom.xml"
 MAIN = "com.rabbitmq.perf.PerfTest"
 VERSION = re.compile(r"perf-test-([\d.]+)\.jar")
-# A run ends by itself; this is for one that does not.
+# The time limit of a run that does not end by itself.
 SPARE_SECONDS = 90.0
 HEAP = ("-Xms256m", "-Xmx512m")
 
@@ -29,17 +29,17 @@ _UNIT_US = {"ns": 1e-3, "µs": 1.0, "ms": 1e3}
 
 
 class Interval(NamedTuple):
-    """One line that the tool printed: what happened between two moments, in seconds from the start."""
+    """One line of the tool's output: what happened between two moments, in seconds from the start."""
 
     begin_s: float
     end_s: float
     rates: dict[str, float]
-    # By whose latency it is: median and 99th percentile.
+    # By the kind of latency: median and 99th percentile.
     latencies_us: dict[str, tuple[float, float]]
 
 
 def missing_reason() -> str | None:
-    """Why it cannot be run here, or None."""
+    """Return why perf-test cannot be run here, or None."""
     if shutil.which("java") is None:
         return "perf-test needs java on the path"
     if not (jars(POM, "rabbitmq-perf-test") / ".complete").exists():
@@ -53,13 +53,13 @@ def version() -> str:
 
 
 def run(broker: Broker, *arguments: str, seconds: float, warmup_s: float = 1.0) -> Values:
-    """Rates and latencies after the warm-up, of a run of so many seconds."""
+    """Run perf-test for ``seconds``. Return rates and latencies after the warm-up."""
     output = _output(broker, *arguments, "-z", f"{seconds:.0f}", "-i", "1", seconds=seconds)
     return summed_up(parse(output), warmup_s=warmup_s)
 
 
 def fill(broker: Broker, queue: str, *, count: int, size: int, exchange: str) -> None:
-    """Put so many persistent messages into a queue, without waiting for confirms."""
+    """Put ``count`` persistent messages into a queue, without waiting for confirms."""
     _output(
         broker,
         *("--predeclared", "-e", exchange, "-k", queue, "-u", queue, "-x", "1", "-y", "0"),
@@ -108,7 +108,7 @@ def parse(text: str) -> list[Interval]:
 
 
 def summed_up(intervals: list[Interval], *, warmup_s: float) -> Values:
-    """The whole of what lies behind the warm-up; of latencies the median second."""
+    """Sum up the intervals after the warm-up; of latencies the median second."""
     counted = [one for one in intervals if one.begin_s >= warmup_s * 0.9]
     if not counted:
         raise BenchmarkError("perf-test printed too few lines")

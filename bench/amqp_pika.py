@@ -1,4 +1,4 @@
-"""pika as a client of its own process: `python -m bench.amqp_pika <what> <port> <queue> …` prints JSON.
+"""pika as a client in its own process: `python -m bench.amqp_pika <what> <port> <queue> …` prints JSON.
 
 round-trip   persistent messages published one by one, each waiting for its confirm
 flow         many transient messages published, then all of them consumed and acknowledged in hundreds
@@ -16,12 +16,12 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from bench.model import Values, percentile
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 KEY_STEP = 7_919
 
 
 def routing_key(number: int) -> str:
-    """The key of a binding; patterns of topics end behind it."""
+    """Return the routing key of a binding; patterns of topics append to it."""
     return f"shop.{number}.sold"
 
 
@@ -69,7 +69,7 @@ def flow(channel: BlockingChannel, queue: str, count: int, size: int) -> Values:
         channel.basic_publish("", queue, body, properties)
     sent = time.perf_counter()
     channel.basic_qos(prefetch_count=500)
-    came = channel.consume(queue, inactivity_timeout=PATIENCE_S)
+    came = channel.consume(queue, inactivity_timeout=TIMEOUT_S)
     for got, (method, _properties, _body) in enumerate(came, 1):
         if method is None:
             raise SystemExit(f"only {got - 1} of {count} messages came")
@@ -86,14 +86,14 @@ def flow(channel: BlockingChannel, queue: str, count: int, size: int) -> Values:
 
 
 def route(channel: BlockingChannel, exchange: str, queue: str, count: int, keys: int) -> Values:
-    """The clock stops when all of them are in the queue."""
+    """Publish and stop the clock when all of them are in the queue."""
     properties = pika.BasicProperties(delivery_mode=1)
-    # A step that shares no factor with the number of keys comes to each of them, in no order.
+    # A step that shares no factor with the number of keys visits each of them, in no order.
     names = [routing_key(turn * KEY_STEP % keys) for turn in range(count)]
     started = time.perf_counter()
     for name in names:
         channel.basic_publish(exchange, name, b"x" * 12, properties)
-    deadline = started + PATIENCE_S
+    deadline = started + TIMEOUT_S
     while (
         found := channel.queue_declare(queue, passive=True).method.message_count
     ) < count and time.perf_counter() < deadline:

@@ -1,7 +1,7 @@
 """The two systems that are measured: a real `millpond up` process and a real Apache Kafka.
 
-Both live on loopback ports with their data in sibling directories of one temporary directory. Both keep
-their default settings; Kafka gets the JVM options that its own start script gives it.
+Both listen on loopback ports with their data in sibling directories of one temporary directory. Both keep
+their default settings; Kafka gets the JVM options of its own start script.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench.raw_client import BenchmarkError, RawClient
 
 MILLPOND, KAFKA, RABBITMQ = "millpond", "kafka", "rabbitmq"
 
-# What kafka-server-start.sh and kafka-run-class.sh pass when nothing is set (the heap is given apart).
+# What kafka-server-start.sh and kafka-run-class.sh pass when nothing is set (the heap is given separately).
 KAFKA_JVM_FLAGS = (
     "-Xms1024m",
     "-server",
@@ -35,7 +35,7 @@ STOP_SECONDS_MAX = 120.0
 
 
 class Broker(Protocol):
-    """What a benchmark needs to know of a system under measurement."""
+    """The interface of a system under measurement."""
 
     name: str
 
@@ -86,7 +86,7 @@ class MillpondBroker:
 
 
 class StartedBeside:
-    """A peer whose ``start`` returns only when it is ready; who wants to know sooner asks the socket."""
+    """A peer whose ``start`` returns only when it is ready; to know sooner, try the socket."""
 
     def __init__(self) -> None:
         self._starter: threading.Thread | None = None
@@ -96,13 +96,13 @@ class StartedBeside:
         return self._failure is None
 
     def begin(self, start: Callable[[], object]) -> None:
-        """Start it in a thread, which a failure ends."""
+        """Start it in a thread; a failure ends the thread."""
         self._failure = None
         self._starter = threading.Thread(target=self._start, args=(start,), daemon=True)
         self._starter.start()
 
     def await_begun(self) -> None:
-        """Wait until it has started, or failed to."""
+        """Wait until it has started or failed."""
         if self._starter is not None:
             self._starter.join()
             self._starter = None
@@ -167,7 +167,7 @@ def first_produce(broker: Broker, topic: str, *, create: bool = True) -> None:
                 client.wait_until_writable(topic)
                 return
         except (OSError, BenchmarkError) as error:
-            # Refused connections and "not ready" answers are how a starting broker looks.
+            # A starting broker refuses connections or answers "not ready".
             if time.perf_counter() > deadline or not broker.alive():
                 raise BenchmarkError(f"{broker.name} did not start: {error}") from error
             time.sleep(0.002)

@@ -1,10 +1,10 @@
-"""Python's Kafka clients beside each other, against one broker: what a Python program gets.
+"""Compares Python's Kafka clients against one broker.
 
     python -m bench.clients [--count 200000] [--size 100] [--rounds 3] [--kafka]
 
-Every client writes the same records one call at a time with its usual settings (acks=all, idempotent where it
-can be, linger 5 ms) and reads them back from the beginning. Each client runs in a process of its own, in
-turns; the figures are medians. Records have no key, so that the partitioner's hash is not what is measured.
+Every client writes the same records one call at a time with its usual settings (acks=all, idempotent where
+supported, linger 5 ms) and reads them back from the beginning. Each client runs in its own process, in turns;
+the figures are medians. Records have no key, so that the partitioner's hash is not measured.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _now() -> tuple[float, float]:
 
 
 def _since(started: tuple[float, float]) -> tuple[float, float]:
-    """Seconds that went by, and seconds of the processor that this process took of them."""
+    """Return the seconds that passed, and this process's CPU seconds."""
     return time.perf_counter() - started[0], time.process_time() - started[1]
 
 
@@ -189,7 +189,7 @@ CLIENTS: dict[str, Callable[[str, int, bytes], Any]] = {
 
 
 def run_client(name: str, bootstrap: str, count: int, size: int) -> None:
-    """In the client's own process: print its figures."""
+    """Run a client in its own process and print its figures."""
     value = bytes(index * 37 % 251 for index in range(size))
     work = CLIENTS[name]
     figures = work(bootstrap, count, value)
@@ -199,7 +199,7 @@ def run_client(name: str, bootstrap: str, count: int, size: int) -> None:
 
 
 def measure(kind: str, count: int, size: int, rounds: int) -> dict[str, dict[str, float]]:
-    """Medians of each client's figures, in records a second."""
+    """Return medians of each client's figures, in records a second."""
     from millpond.client import BlockingAdmin
 
     found: dict[str, list[dict[str, float]]] = {name: [] for name in CLIENTS}

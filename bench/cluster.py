@@ -5,9 +5,9 @@
     python -m bench cluster --no-kafka  Millpond alone
 
 Both clusters keep their default time-outs and run at the same time; each idles while the other is measured.
-All nodes share the machine's cores, so figures of throughput say what the replication costs, not what three
-machines could do. The table goes into docs/benchmarks.md, between its own marks. What cannot be measured is
-named there, and the rest goes on: a cluster that a failed cell has left in pieces is put together first.
+All nodes share the machine's cores, so figures of throughput show the cost of replication, not the speed of
+three machines. The table goes into docs/benchmarks.md, between its own marks. A cell that fails is named
+there, and the others are measured: a cluster with stopped nodes is restarted first.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 BEGIN = "<!-- bench:cluster:begin (written by `python -m bench cluster`) -->"
 END = "<!-- bench:cluster:end -->"
 PARTITIONS = 6
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 CLIENT_S_MAX = 120
-# Each cell is measured once; further rounds begin only as long as the whole will be done in 11 minutes, and
+# Each cell is measured once; further rounds begin only while the whole will be done in 11 minutes, and
 # nothing begins after this.
 BUDGET_S = 10 * 60.0
 ROUNDS_SHARE = 0.55
@@ -89,7 +89,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Something that could not be measured."""
+    """A cell that could not be measured."""
 
     cell: str
     system: str
@@ -162,7 +162,7 @@ def main(arguments: list[str]) -> None:
 
 
 class Run:
-    """All cells, one after the other; what fails is noted and does not end the run."""
+    """All cells, one after the other; a failure is recorded and does not end the run."""
 
     def __init__(self, scale: Scale, console: Console) -> None:
         self.samples: list[Sample] = []
@@ -176,7 +176,7 @@ class Run:
         return time.perf_counter() - self._began
 
     def measure(self, systems: list[str], directory: Path) -> None:
-        """All cells with three nodes, then one, two and three for the scaling."""
+        """Measure all cells with three nodes, then one, two and three for the scaling."""
         with ExitStack() as stack:
             trios: dict[str, Trio] = {}
             for system in systems:
@@ -237,16 +237,16 @@ class Run:
 
 def _started(stack: ExitStack, trio: Trio) -> bool:
     stack.enter_context(trio)
-    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    wait_in_sync(trio.bootstrap, TIMEOUT_S)
     return True
 
 
 def mend(trio: Trio) -> None:
-    """Start what a cell has left stopped, and wait until all is in sync."""
+    """Start the nodes that a cell has left stopped, and wait until all replicas are in sync."""
     for node in trio.nodes.values():
         if not _is_running(node):
             trio.start_node(node.node_id)
-    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    wait_in_sync(trio.bootstrap, TIMEOUT_S)
 
 
 def _is_running(node: ClusterNode | KafkaNode) -> bool:
@@ -256,7 +256,7 @@ def _is_running(node: ClusterNode | KafkaNode) -> bool:
 
 
 def make(system: str, directory: Path, *, nodes: int) -> Trio:
-    """A cluster with its system's own defaults, not yet started."""
+    """Return a cluster with its system's own defaults, not yet started."""
     if system == MILLPOND:
         return MillpondCluster(directory, nodes=nodes)
     factor = str(min(3, nodes))
@@ -270,12 +270,12 @@ def make(system: str, directory: Path, *, nodes: int) -> Trio:
         },
         heap_mb=1024,
         jvm_flags=KAFKA_JVM_FLAGS,
-        start_timeout_s=PATIENCE_S,
+        start_timeout_s=TIMEOUT_S,
     )
 
 
 def cells(scale: Scale) -> Iterator[tuple[str, Callable[[Trio, str], dict[str, float]], int]]:
-    """What is measured, in this order."""
+    """Yield the cells in the order of measurement."""
     for size, name in ((100, "100 B"), (1024, "1 KB")):
         yield f"produce {name}", partial(produce, size=size, scale=scale, replicas=3), scale.rounds
         yield f"consume {name}", partial(consume, size=size, scale=scale), scale.rounds
@@ -290,7 +290,7 @@ def cells(scale: Scale) -> Iterator[tuple[str, Callable[[Trio, str], dict[str, f
 
 
 def produce(trio: Trio, topic: str, *, size: int, scale: Scale, replicas: int) -> dict[str, float]:
-    """librdkafka writes as fast as it can; half as much before, to warm up, does not count for the rate."""
+    """Produce with librdkafka as fast as possible; half as much before, as a warm-up, does not count."""
     create(trio, topic, partitions=PARTITIONS, replicas=replicas)
     cpu = cpu_of(trio)
     count = scale.messages[size]
@@ -301,7 +301,7 @@ def produce(trio: Trio, topic: str, *, size: int, scale: Scale, replicas: int) -
 
 
 def consume(trio: Trio, topic: str, *, size: int, scale: Scale) -> dict[str, float]:
-    """librdkafka reads what the produce cell of the same round has written."""
+    """Consume with librdkafka what the produce cell of the same round has written."""
     count = scale.messages[size]
     written = topic.replace("consume", "produce")
     more = ("--count", count, "--size", size, "--partitions", PARTITIONS)
@@ -309,12 +309,12 @@ def consume(trio: Trio, topic: str, *, size: int, scale: Scale) -> dict[str, flo
 
 
 def leader_failover(trio: Trio, topic: str) -> dict[str, float]:
-    """From the last acknowledgement before the leader was killed to the first one after."""
+    """Measure from the last acknowledgement before the leader was killed to the first one after."""
     return _lose_leader(trio, topic, lambda node_id: trio.nodes[node_id].kill())
 
 
 def clean_stop(trio: Trio, topic: str) -> dict[str, float]:
-    """The longest pause when the leader hands over first."""
+    """Measure the longest pause when the leader shuts down cleanly."""
     return _lose_leader(trio, topic, trio.stop_node)
 
 
@@ -327,24 +327,24 @@ def _lose_leader(trio: Trio, topic: str, lose: Callable[[int], None]) -> dict[st
         lose(leader)
         ticker.wait_for(len(ticker.moments) + 200, after=began)
     trio.start_node(leader)
-    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    wait_in_sync(trio.bootstrap, TIMEOUT_S)
     before = [moment for moment in ticker.moments if moment < began][-1]
     row = [before, *(moment for moment in ticker.moments if moment >= began)]
     return {"seconds": max(later - earlier for earlier, later in pairwise(row))}
 
 
 def controller_failover(trio: Trio, topic: str) -> dict[str, float]:
-    """From the death of the quorum's leader until a topic can be made."""
+    """Measure from the death of the quorum's leader until a topic can be created."""
     leader = controller_of(trio.bootstrap)
     others = ",".join(node.bootstrap for number, node in trio.nodes.items() if number != leader)
     with BlockingAdmin(others, retry_backoff_ms=10) as admin:
         admin.list_topics()
         began = time.perf_counter()
         trio.nodes[leader].kill()
-        wait_until(lambda: _made(admin, topic), timeout_s=PATIENCE_S, what="a topic is made")
+        wait_until(lambda: _made(admin, topic), timeout_s=TIMEOUT_S, what="a topic is made")
         took = time.perf_counter() - began
     trio.start_node(leader)
-    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    wait_in_sync(trio.bootstrap, TIMEOUT_S)
     return {"seconds": took}
 
 
@@ -357,19 +357,19 @@ def _made(admin: BlockingAdmin, topic: str) -> bool:
 
 
 def restart(trio: Trio, topic: str, *, scale: Scale) -> dict[str, float]:
-    """One node among many partitions stops cleanly and comes back."""
+    """Measure a clean restart of one node with many partitions."""
     create(trio, topic, partitions=scale.partitions, replicas=3)
     node_id = next(number for number in trio.nodes if number != controller_of(trio.bootstrap))
     began = time.perf_counter()
     trio.stop_node(node_id)
     stopped = time.perf_counter()
     trio.start_node(node_id)
-    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    wait_in_sync(trio.bootstrap, TIMEOUT_S)
     return {"stop_s": stopped - began, "start_s": time.perf_counter() - stopped}
 
 
 def memory(trio: Trio, topic: str) -> dict[str, float]:
-    """What all nodes hold."""
+    """Measure the memory of all nodes."""
     return {"rss_mb": sum(machine.memory_of(node.pid).rss_mb for node in trio.nodes.values())}
 
 
@@ -384,8 +384,8 @@ class Ticker:
         self._producer = Producer({**settings, "log_level": 0})
 
     def wait_for(self, count: int, *, after: float = 0.0) -> None:
-        """Send until so many acknowledgements have come, some of them after a moment."""
-        deadline = time.perf_counter() + PATIENCE_S
+        """Send until ``count`` acknowledgements have come, some of them after a moment."""
+        deadline = time.perf_counter() + TIMEOUT_S
         while len(self.moments) < count or not self.moments[-1] > after:
             self._producer.produce(
                 self._topic, b"tick", partition=0, on_delivery=self._acknowledged
@@ -398,7 +398,7 @@ class Ticker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._producer.flush(PATIENCE_S)
+        self._producer.flush(TIMEOUT_S)
 
     def _acknowledged(self, error: object, _: object) -> None:
         if error is None:
@@ -410,11 +410,11 @@ def create(trio: Trio, topic: str, *, partitions: int, replicas: int) -> None:
     minimum = {"min.insync.replicas": str(min(2, replicas))}
     new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=minimum)
     admin.create_topics([new], operation_timeout=60)[topic].result(90)
-    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    wait_in_sync(trio.bootstrap, TIMEOUT_S)
 
 
 def client(verb: str, trio: Trio, topic: str, *arguments: object) -> dict[str, Any]:
-    """Run bench.rdkafka in a process of its own."""
+    """Run bench.rdkafka in its own process."""
     paths = [str(REPOSITORY / "src"), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
         [sys.executable, "-m", "bench.rdkafka", verb, trio.bootstrap, topic, *map(str, arguments)],
@@ -450,7 +450,7 @@ def markdown(
     source: str,
     scale: Scale,
 ) -> str:
-    """Medians, their spread, and the ratio; what could not be measured below."""
+    """Return the table of medians, their spread, and the ratio; failures below."""
     lines = [
         (
             f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}, {facts['java']}. Millpond at"
@@ -500,7 +500,7 @@ def _shown(values: list[float]) -> str:
 
 
 def write_document(body: str, path: Path) -> None:
-    """Replace what stands between the marks; at the end of the file the first time."""
+    """Replace the text between the marks; append it to the file the first time."""
     text = path.read_text()
     if BEGIN not in text:
         text = f"{text.rstrip()}\n\n## A cluster of three\n{BEGIN}\n{END}\n"

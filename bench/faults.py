@@ -2,17 +2,17 @@
 
     python -m bench faults                     all faults, at most 12 minutes
     python -m bench faults --quick             three of them, to see that it works
-    python -m bench faults --only "cut off"    faults whose name has this in it; may be repeated
+    python -m bench faults --only "cut off"    faults whose name contains this; may be repeated
     python -m bench faults --add FILE          with the samples of an earlier run; may be repeated
     python -m bench faults --no-kafka          Millpond alone
 
-Three nodes of each with their default time-outs, each node in a network namespace of its own, so that the
-ways between nodes can be cut while clients reach all of them. Both clusters suffer the same fault at the same
-time. The figure is the longest time without an acknowledgement: of a librdkafka producer (acks=all,
-idempotent, a request time-out of 5 s) in any of three partitions that are led by the three nodes; and for
-Millpond of publishers with confirms at a node that the fault does not strike, to three queues that were
-declared at the three nodes. Needs root on Linux. The table goes into docs/benchmarks.md, between its own
-marks, when every fault was measured at both.
+Three nodes of each with their default time-outs, each node in its own network namespace, so that the links
+between nodes can be cut while clients reach all of them. Both clusters have the same fault at the same time.
+The figure is the longest time without an acknowledgement: of a librdkafka producer (acks=all, idempotent, a
+request time-out of 5 s) in any of three partitions that are led by the three nodes; and for Millpond of
+publishers with confirms at a node without the fault, to three queues that were declared at the three nodes.
+Needs root on Linux. The table goes into docs/benchmarks.md, between its own marks, when every fault was
+measured at both.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ BEGIN = "<!-- bench:faults:begin (written by `python -m bench faults`) -->"
 END = "<!-- bench:faults:end -->"
 NODES = (1, 2, 3)
 REQUEST_TIMEOUT_MS = 5_000
-PATIENCE_S = 120.0
-# Clients work for so long before a fault, and a node that was killed is away for so long.
+TIMEOUT_S = 120.0
+# Clients work for this long before a fault, and a killed node is away for this long.
 BEFORE_S = 3.0
 AWAY_S = 2.0
 PACE_S = 0.005
@@ -75,10 +75,10 @@ Trio: TypeAlias = MillpondCluster | KafkaCluster
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What happens to the nodes ``struck``, for ``lasts_s``, and how it ends."""
+    """A fault of the nodes ``struck``, which lasts for ``lasts_s``, and how it ends."""
 
     name: str
-    # The node that leads the quorum, if it says so; others, and how many.
+    # The node that leads the quorum, if it is one of them; others, and how many.
     controller: bool = False
     others: int = 0
     lasts_s: float = 14.0
@@ -95,7 +95,7 @@ class Sample:
     seconds: float
 
 
-# --- what happens ---
+# --- faults ---
 
 
 def kill(trio: Trio, struck: list[int]) -> None:
@@ -120,7 +120,7 @@ def restart_each(trio: Trio, _struck: list[int]) -> None:
     for node in trio.nodes:
         trio.stop_node(node)
         trio.start_node(node)
-        wait_in_sync(trio.bootstrap, PATIENCE_S)
+        wait_in_sync(trio.bootstrap, TIMEOUT_S)
 
 
 def stop_processes(trio: Trio, struck: list[int]) -> None:
@@ -150,7 +150,7 @@ def heal(trio: Trio, _struck: list[int]) -> None:
 
 
 def nothing(_trio: Trio, _struck: list[int]) -> None:
-    """The fault is over by itself."""
+    """Do nothing: the fault ends by itself."""
 
 
 FAULTS = (
@@ -198,7 +198,7 @@ def main(arguments: list[str]) -> None:
 
 
 def measure(faults: list[Fault], directory: Path, console: Console, *, kafka: bool) -> list[Sample]:
-    """Every fault, at all systems at the same time; what fails is said and does not end the run."""
+    """Measure every fault, at all systems at the same time; a failure is printed and does not end the run."""
     samples: list[Sample] = []
     with ExitStack() as stack:
         ours = MillpondTrio(directory / MILLPOND, stack.enter_context(NetSpaces(NODES)))
@@ -233,8 +233,8 @@ def _suffer_kafka(kafka: KafkaCluster, fault: Fault) -> list[Sample]:
 
 
 def suffer(trio: Trio, fault: Fault, more: list[Callable[[list[int]], Watched]]) -> list[float]:
-    """The longest pause of each client: of the producer, and of others that are told who will be struck."""
-    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    """Return the longest pause of each client: of the producer, and of others that get the struck nodes."""
+    wait_in_sync(trio.bootstrap, TIMEOUT_S)
     topic = f"{fault.name.split('(')[0].replace(' ', '-').replace(',', '')}-{time.time_ns()}"
     new = NewTopic(
         topic,
@@ -244,7 +244,7 @@ def suffer(trio: Trio, fault: Fault, more: list[Callable[[list[int]], Watched]])
     )
     admin = AdminClient({"bootstrap.servers": trio.bootstrap})
     admin.create_topics([new], operation_timeout=60)[topic].result(90)
-    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    wait_in_sync(trio.bootstrap, TIMEOUT_S)
     struck = struck_by(fault, controller_of(trio.bootstrap))
     with ExitStack() as stack:
         clients: list[Watched] = [stack.enter_context(Ticker(trio.bootstrap, topic))]
@@ -261,7 +261,7 @@ def suffer(trio: Trio, fault: Fault, more: list[Callable[[list[int]], Watched]])
 
 
 def struck_by(fault: Fault, controller: int) -> list[int]:
-    """Which nodes a fault strikes."""
+    """Return the nodes of a fault."""
     others = [node for node in NODES if node != controller]
     return ([controller] if fault.controller else []) + others[: fault.others]
 
@@ -270,7 +270,7 @@ def struck_by(fault: Fault, controller: int) -> list[int]:
 
 
 class Watched:
-    """A client in a thread of its own, which notes when each of its rows gets an acknowledgement."""
+    """A client in its own thread that records when each of its rows gets an acknowledgement."""
 
     def __init__(self, rows: int) -> None:
         self.moments: list[list[float]] = [[] for _ in range(rows)]
@@ -283,10 +283,12 @@ class Watched:
 
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
-        self._thread.join(PATIENCE_S)
+        self._thread.join(TIMEOUT_S)
 
     def longest_pause(self, began: float, end: float) -> float:
-        """Between two acknowledgements of a row, from the last one before the fault to its end."""
+        """Return the longest time between two acknowledgements of a row, from the last one before the fault
+        on.
+        """
         longest = 0.0
         for row in self.moments:
             before = [moment for moment in row if moment < began][-1:]
@@ -373,7 +375,7 @@ def connected(address: tuple[str, int]) -> pika.BlockingConnection:
 
 
 class MillpondTrio:
-    """Three nodes that speak AMQP, too, with a queue of each."""
+    """Three nodes with AMQP listeners and one queue at each."""
 
     def __init__(self, directory: Path, net: NetSpaces) -> None:
         self.cluster = MillpondCluster(directory, net=net)
@@ -387,7 +389,7 @@ class MillpondTrio:
             )
 
     def start(self) -> None:
-        """Start the nodes, let a user in from elsewhere than the node's own machine, declare the queues."""
+        """Start the nodes, create a user that may log in from other machines, declare the queues."""
         self.cluster.start()
         assert self.cluster.net is not None
         for words in (["add", USER, "--new-password", PASSWORD], ["permit", USER]):
@@ -411,10 +413,10 @@ class MillpondTrio:
         self.cluster.stop()
 
     def suffer(self, fault: Fault) -> list[Sample]:
-        """The producer's longest pause, and the longest of the publishers'."""
+        """Return the producer's longest pause, and the longest of the publishers'."""
         more = [partial(self._publisher, queue=f"bench-{node}") for node in NODES]
         if fault.name == "a rolling restart":
-            more = []  # no node is spared
+            more = []  # every node is struck
         kafka, *amqp = suffer(self.cluster, fault, [*more])
         found = [Sample(fault=fault.name, system=MILLPOND, seconds=kafka)]
         if amqp:
@@ -433,7 +435,7 @@ def make_kafka(directory: Path, net: NetSpaces) -> KafkaCluster:
         properties={f"{name}.replication.factor": "3" for name in factors},
         heap_mb=1024,
         jvm_flags=KAFKA_JVM_FLAGS,
-        start_timeout_s=PATIENCE_S,
+        start_timeout_s=TIMEOUT_S,
         net=net,
     )
 
@@ -458,13 +460,13 @@ def _wait_ready(trio: Trio, node_id: int) -> None:
 
 
 def is_complete(samples: list[Sample]) -> bool:
-    """Whether every fault was measured at both systems."""
+    """Return whether every fault was measured at both systems."""
     found = {(one.fault, one.system) for one in samples}
     return all((fault.name, system) in found for fault in FAULTS for system in (MILLPOND, KAFKA))
 
 
 def markdown(samples: list[Sample], facts: dict[str, object], *, source: str) -> str:
-    """Medians with their spread, and the ratio."""
+    """Return the table of medians with their spread, and the ratio."""
     load = facts.get("load")
     shown = f" Load of the machine at the end: {load[0]:.1f}." if isinstance(load, list) else ""
     lines = [
@@ -506,7 +508,7 @@ def _shown(values: list[float]) -> str:
 
 
 def write_document(body: str, path: Path) -> None:
-    """Replace what stands between the marks; at the end of the file the first time."""
+    """Replace the text between the marks; append it to the file the first time."""
     text = path.read_text()
     if BEGIN not in text:
         text = f"{text.rstrip()}\n\n## Faults\n{BEGIN}\n{END}\n"

@@ -1,9 +1,8 @@
-"""Simulated members of a KIP-848 group, many in one thread: how long until a group has settled?
+"""Simulated members of a KIP-848 group, many in one thread: measures how long a group takes to settle.
 
-A member does what Kafka's consumer does: it joins, heartbeats at the interval it is told, gives up at once
-what it is told to give up, takes what it is given, and says so with its next heartbeat, which it sends at
-once. What it reads between heartbeats is left out. The messages are made by Millpond's codec; both brokers
-get the same.
+A member does what Kafka's consumer does: it joins, heartbeats at the given interval, revokes at once what it
+must revoke, adds what it is assigned, and confirms it with its next heartbeat, which it sends at once. It
+fetches nothing. The messages are made by Millpond's codec; both brokers get the same.
 """
 
 from __future__ import annotations
@@ -33,7 +32,9 @@ BUSY = {
 
 
 def find_coordinator(link: WireClient, group: str) -> None:
-    """Ask as every client does first; a new broker makes and loads its offsets topic then."""
+    """Look up the coordinator, as every client does first; a new broker creates and loads its offsets topic
+    then.
+    """
     deadline = time.perf_counter() + SETTLE_SECONDS_MAX
     while link.ask(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(key=group)).error_code:
         if time.perf_counter() > deadline:
@@ -48,7 +49,7 @@ class Member:
     member_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     epoch: int = 0
     owned: dict[uuid.UUID, list[int]] = field(default_factory=dict)
-    says: bool = True  # whether the next heartbeat must name what it owns
+    says: bool = True  # whether the next heartbeat must contain the owned partitions
 
     @property
     def count(self) -> int:
@@ -72,7 +73,7 @@ class Crowd:
         self._link.close()
 
     def join(self, count: int) -> float:
-        """So many members more; seconds until the group has settled."""
+        """Add ``count`` members. Return the seconds until the group has settled."""
         started = time.perf_counter()
         for _ in range(count):
             member = Member()
@@ -81,7 +82,7 @@ class Crowd:
         return self._settle(started)
 
     def leave(self) -> float:
-        """One member less; seconds until the others have its partitions."""
+        """Remove one member. Return the seconds until the others have its partitions."""
         gone = self.members.pop(0)
         started = time.perf_counter()
         self._beat(gone, epoch=-1)

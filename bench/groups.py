@@ -6,11 +6,13 @@ import struct
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 
 from confluent_kafka import Producer
 from tests.support.wire_client import WireClient
 
+from bench import java_perf
 from bench.brokers import Broker
 from bench.group_life import Crowd, find_coordinator
 from bench.model import Cell, Metric, Values, percentile
@@ -43,8 +45,11 @@ TRANSACTION_MESSAGES = 100
 COMMITS = 2_000
 SHARE_MESSAGES = 60_000
 SHARE_RECORDS_MAX = 500
+SHARE_CROWD = 4
+SHARE_CROWD_MESSAGES = 400_000
 
-# Members hear of changes with their heartbeats: with the default of 5 s both brokers take five times as long.
+# Members learn of changes with their heartbeats: with the default of 5 s both brokers take five times as
+# long.
 PROPERTIES = {
     "group.consumer.min.heartbeat.interval.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "1000",
@@ -67,6 +72,7 @@ def cells() -> Iterator[Cell]:
         yield _commit_cell(partitions)
     for each in (False, True):
         yield _share_cell(each=each)
+    yield _share_crowd_cell()
 
 
 # --- consuming in a group -------------------------------------------------------------------------
@@ -266,7 +272,7 @@ def _commit_cell(partitions: int) -> Cell:
 
 
 def _commit_frame(group: str, topic: str, partitions: int) -> bytes:
-    """OffsetCommit 7 of a group without members."""
+    """Return the frame of OffsetCommit 7 of a group without members."""
 
     def string(text: str) -> bytes:
         return struct.pack(">h", len(text)) + text.encode()
@@ -279,7 +285,7 @@ def _commit_frame(group: str, topic: str, partitions: int) -> bytes:
 
 
 def _commit_until_ready(raw: RawClient, request: bytes) -> None:
-    """Kafka loads its offsets topic when it is asked for the first time."""
+    """Retry while Kafka loads its offsets topic, at the first commit."""
     deadline = time.perf_counter() + 60
     while True:
         answer = bytes(raw.call(request))
@@ -320,8 +326,62 @@ def _share_cell(*, each: bool) -> Cell:
     )
 
 
+def _share_crowd_cell() -> Cell:
+    """Four producers write while the four members of a share group of Java's client read."""
+    topic = "share-crowd"
+
+    def prepare(broker: Broker) -> Values:
+        _ensure_topic(broker, topic, SHARE_CROWD)
+        return {}
+
+    def produce(broker: Broker) -> None:
+        producer = Producer({"bootstrap.servers": f"127.0.0.1:{broker.port}", "linger.ms": 5})
+        for number in range(SHARE_CROWD_MESSAGES // SHARE_CROWD):
+            while True:
+                try:
+                    producer.produce(topic, bytes(SIZE), partition=number % SHARE_CROWD)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        producer.flush()
+
+    def run(broker: Broker) -> Values:
+        group = f"bench-{uuid.uuid4()}"
+        with WireClient(broker.port) as link:
+            _read_from_start(link, group)
+        with ThreadPoolExecutor(SHARE_CROWD) as pool:
+            produced = [pool.submit(produce, broker) for _ in range(SHARE_CROWD)]
+            values = java_perf.share_consume(
+                f"127.0.0.1:{broker.port}",
+                topic,
+                group=group,
+                members=SHARE_CROWD,
+                count=SHARE_CROWD_MESSAGES,
+                size=SIZE,
+            )
+            for one in produced:
+                one.result()
+        return values
+
+    return Cell(
+        name="share/java/crowd",
+        section="Share groups",
+        title="four producers, four members of Java's client, 100 B, while records are written",
+        metrics=RATES[:1],
+        prepare=prepare,
+        run=run,
+        seconds=15.0,
+    )
+
+
+def _read_from_start(link: WireClient, group: str) -> None:
+    setting = AlterableConfig("share.auto.offset.reset", 0, "earliest")
+    resource = AlterConfigsResource(32, group, [setting])
+    link.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest([resource]))
+
+
 class ShareReader:
-    """One member of a share group that accepts with each fetch what the one before brought."""
+    """One member of a share group that acknowledges with each fetch the records of the one before."""
 
     def __init__(self, link: WireClient, group: str, topic: str, *, each: bool) -> None:
         self._link = link
@@ -336,11 +396,8 @@ class ShareReader:
         self._topic_id = found.topic_id
 
     def join(self) -> None:
-        """Begin at the start; wait until the group has its partition."""
-        setting = AlterableConfig("share.auto.offset.reset", 0, "earliest")
-        resource = AlterConfigsResource(32, self._group, [setting])
-        request = IncrementalAlterConfigsRequest([resource])
-        self._link.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
+        """Join at the start of the topic; wait until the group has its partition."""
+        _read_from_start(self._link, self._group)
         epoch, deadline = 0, time.perf_counter() + 60
         while True:
             beat = ShareGroupHeartbeatRequest(
@@ -359,7 +416,7 @@ class ShareReader:
             time.sleep(0.05)
 
     def read(self, count: int) -> Values:
-        """So many records, from the first fetch to the last acknowledgement."""
+        """Read ``count`` records, from the first fetch to the last acknowledgement."""
         batches: list[AcknowledgementBatch] = []
         first_at, read = 0.0, 0
         deadline = time.perf_counter() + 60

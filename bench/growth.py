@@ -1,4 +1,4 @@
-"""Cells that ask what a message costs when there is more of everything: topics, log, connections."""
+"""Cells that measure the cost of a message with many topics, a long log or many connections."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def _topic_cell(scale: Scale, had: int, wanted: int) -> Cell:
             started = time.perf_counter()
             for at in range(had, wanted, TOPICS_PER_REQUEST):
                 client.create_topics(names[at : min(at + TOPICS_PER_REQUEST, wanted)])
-            # Kafka answers before it has made the files: what counts is when every topic takes a record.
+            # Kafka answers before it has created the files: the time counts until every topic accepts a
+            # record.
             for name in names[had:]:
                 client.wait_until_writable(name)
             took = time.perf_counter() - started
@@ -122,7 +123,7 @@ def _log_name(megabytes: int) -> str:
 
 def _restart_cell(wanted_mb: int) -> Cell:
     def run(broker: Broker) -> Values:
-        os.sync()  # how fast the disk is should not decide how fast a broker stops
+        os.sync()  # the disk's speed should not decide how fast a broker stops
         stopping = time.perf_counter()
         broker.stop()
         started = time.perf_counter()

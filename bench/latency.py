@@ -21,11 +21,11 @@ LATENCIES = (
 
 
 def start_cells(directory: Path) -> Iterator[Cell]:
-    """Process start to the first acknowledged record; its brokers are its own."""
+    """Process start to the first acknowledged record; the cell starts its own brokers."""
     own: dict[str, Broker] = {}
 
     def prepare(broker: Broker) -> Values:
-        # Formatting the storage is a step of its own in Kafka, so the first start is not counted.
+        # Formatting the storage is a separate step in Kafka, so the first start is not counted.
         mine = own[broker.name] = make_broker(broker.name, directory / f"start-{broker.name}")
         try:
             mine.launch()
@@ -123,7 +123,7 @@ def _round_trip_cell(scale: Scale, size: int) -> Cell:
 def round_trips(
     clients: list[RawClient], topics: list[str], size: int, *, count: int, warmup: int
 ) -> Values:
-    """Produce one record at a time, going round over the connections and topics given."""
+    """Produce one record at a time, in turn over the connections and topics given."""
     batch = record_batch([b"x" * size])
     frames = [produce_frame(topic, 0, batch) for topic in topics]
     times = []
@@ -133,7 +133,7 @@ def round_trips(
         answer = client.call(frames[place])
         times.append(time.perf_counter() - started)
         del answer
-    # The answers were not parsed inside the clock; one more shows that they were successes.
+    # The responses were not parsed inside the clock; one more shows that they were successes.
     for place in range(min(len(topics), 10)):
         clients[0].produce(frames[place], topics[place])
     times = sorted(times[warmup:])

@@ -19,7 +19,7 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def facts(data_directory: Path) -> dict[str, Any]:
-    """What someone needs to judge or repeat the figures."""
+    """Return what a reader needs to judge or repeat the figures."""
     memory = dict(
         line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if ":" in line
     )
@@ -60,7 +60,7 @@ def _output(command: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Resident set of a process: now and at its highest."""
+    """The resident set of a process: now and at its highest."""
 
     rss_mb: float
     peak_mb: float
@@ -77,8 +77,8 @@ def memory_of(pid: int) -> Memory:
 
 
 def cpu_seconds_of(pid: int) -> float:
-    """User and system time of a process with all of its threads."""
-    # The command name may contain spaces and brackets; what follows its last bracket does not.
+    """Return user and system time of a process with all of its threads."""
+    # The command name may contain spaces and brackets; the text after its last bracket does not.
     after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(after_name[11]) + int(after_name[12])) / TICKS_PER_SECOND
 
@@ -88,7 +88,7 @@ def core_count() -> int:
 
 
 def busy_seconds() -> float:
-    """CPU time that the whole machine spent on anything but idling and waiting for disks."""
+    """Return the CPU time that the whole machine spent on anything but idling and waiting for disks."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = (
         int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     )
@@ -96,7 +96,7 @@ def busy_seconds() -> float:
 
 
 def own_cpu_seconds() -> float:
-    """This process and the children that it has waited for."""
+    """Return the CPU time of this process and the children that it has waited for."""
     total = 0.0
     for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
         usage = resource.getrusage(who)

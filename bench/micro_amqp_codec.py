@@ -1,4 +1,4 @@
-"""What decoding publishes and encoding deliveries costs: `python -m bench.micro_amqp_codec`."""
+"""Measures decoding publishes and encoding deliveries: `python -m bench.micro_amqp_codec`."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +18,7 @@ FRAME_MAX = 131_072
 
 
 def opened() -> ServerConnection:
-    """A server's connection with channel 1 open."""
+    """Return a server's connection with channel 1 open."""
     server, client = ServerConnection(Offer()), ClientConnection(ConnectOptions())
     _exchange(client, server)
     server.accept_login()
@@ -40,7 +40,7 @@ def _exchange(client: ClientConnection, server: ServerConnection) -> None:
 
 
 def publishes(body: bytes, keys: int) -> bytes:
-    """Many publishes in a row, to ``keys`` routing keys."""
+    """Return many publishes in a row, to ``keys`` routing keys."""
     properties = encode_properties(Properties(content_type="text/plain", delivery_mode=2))
     out = bytearray()
     for number in range(MESSAGES):

@@ -1,10 +1,10 @@
-"""What a message costs one node from a publisher's bytes to the consumer's acknowledgement, without sockets.
+"""Measures a message's cost on one node from publish to acknowledgement, without sockets.
 
     python -m bench.micro_amqp_flow             CPU for each message, of all threads
     python -m bench.micro_amqp_flow --profile   where it goes
 
 A real engine with its log on a real disk; bytes go to real sessions, one for the publisher and one for the
-consumer. What the clients do themselves is little and in the figures.
+consumer. The figures include the clients' own work, which is small.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Client:
         pass
 
     def finish(self, seconds: float) -> None:
-        """The end of the measurement."""
+        """End the measurement."""
 
     def close(self) -> None:
         self.session.connection_lost()
@@ -134,7 +134,7 @@ async def running() -> AsyncIterator[AmqpFrontend]:
 async def flow(
     frontend: AmqpFrontend, *, size: int, batch: int, prefetch: int | None, confirmed: bool
 ) -> tuple[float, float]:
-    """Microseconds of CPU for a message, and confirms for each batch of messages."""
+    """Return microseconds of CPU for a message, and confirms for each batch of messages."""
     name = f"q-{size}-{batch}-{prefetch}-{confirmed}"
     heard = asyncio.Event()
     publisher, consumer = Client(frontend, heard), Client(frontend, heard)

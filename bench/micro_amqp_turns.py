@@ -1,13 +1,12 @@
-"""What a consumer gets that takes one message at a time while a publisher sends as fast as it can.
+"""Measures a consumer with a prefetch of one while a publisher sends as fast as it can.
 
     python -m bench.micro_amqp_turns                  a broker, a flooding process, a consuming one
     python -m bench.micro_amqp_turns --source DIR     another tree's ``src``, in turn with this one
     python -m bench.micro_amqp_turns --rounds 5 --seconds 3 --size 1024
 
-Raw sockets, transient messages. ``publishes a delivery`` says how long a consumer waits in the one measure
-that a busy machine does not change; the publisher's own rate and the broker's CPU for each message say
-what that costs. ``alone`` is the same publisher without anybody beside it, ``auto`` with a consumer that
-acknowledges nothing.
+Raw sockets, transient messages. ``publishes a delivery`` is the consumer's waiting time in a unit that a busy
+machine does not change; the publisher's own rate and the broker's CPU for each message show its cost.
+``alone`` is the same publisher without a consumer, ``auto`` with a consumer that acknowledges nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from millpond.wire.amqp.properties import Properties, encode_properties
 QUEUE = "turns"
 TAG = "c"
 FRAME_MAX = 131_072
-# As a client's own buffer is: many small messages go to the socket in one piece.
+# Like a client's own buffer: many small messages go to the socket in one piece.
 PIECE_BYTES = 64 * 1024
 WARM_UP_S = 0.5
 KINDS = ("alone", "auto", "beside")
@@ -81,7 +80,7 @@ class Client:
 
 
 def publish(port: int, size: int, report: Connection) -> None:
-    """Send for ever; say how many messages have gone whenever somebody asks."""
+    """Publish for ever; report the number of messages on request."""
     client = Client(port)
     client.ask(QueueDeclare(queue=QUEUE), QueueDeclareOk)
     method = method_frame(1, BasicPublish(exchange="", routing_key=QUEUE))
@@ -98,7 +97,7 @@ def publish(port: int, size: int, report: Connection) -> None:
 
 
 def consume(port: int, size: int, prefetch: int, report: Connection) -> None:
-    """Take messages for ever and acknowledge each, if any are to be."""
+    """Consume for ever and acknowledge each message, unless ``prefetch`` is 0."""
     client = Client(port)
     client.ask(QueueDeclare(queue=QUEUE), QueueDeclareOk)
     client.ask(BasicQos(prefetch_count=prefetch), BasicQosOk)
@@ -126,7 +125,7 @@ def consume(port: int, size: int, prefetch: int, report: Connection) -> None:
 
 
 def measure(source: Path, kind: str, *, size: int, seconds: float) -> dict[str, float]:
-    """Rates of one run, of a broker of its own."""
+    """Return the rates of one run, with its own broker."""
     with tempfile.TemporaryDirectory(prefix="millpond-turns-") as directory:
         broker = MillpondProcess(Path(directory))
         broker.source, port = source, free_port()

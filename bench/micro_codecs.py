@@ -1,4 +1,4 @@
-"""Checksums and compression: what a batch costs, by library.
+"""Measures checksums and compression of a batch, by library.
 
 The payload is JSON of the kind that services log. crc32c is compared with the standard library's crc32 (a
 different polynomial; only the speed is comparable). Libraries that are not installed are left out.

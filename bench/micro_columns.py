@@ -1,6 +1,6 @@
-"""The record codec: records per second and core, by who reads and writes them.
+"""The record codec: records per second and core, by implementation.
 
-Processor time, not the clock's, so that a busy machine disturbs less. Records have a key of 10 bytes and a
+Processor time, not wall time, so that a busy machine disturbs less. Records have a key of 10 bytes and a
 value of 100; batches are not compressed. aiokafka's records are its Cython ones; it and PyArrow are left out
 where they are not installed.
 
@@ -30,7 +30,7 @@ VALUE_BYTES = 100
 
 
 def log(rows: int, per_batch: int) -> bytes:
-    """Batches as a broker sends them."""
+    """Return batches as a broker sends them."""
     chance = random.Random(5)
     data = bytearray()
     for base in range(0, rows, per_batch):
@@ -49,7 +49,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def measure(jobs: dict[str, Callable[[], object]], rows: int, rounds: int) -> None:
-    """Print million records per second: the median of rounds that take turns."""
+    """Print million records per second: the median of interleaved rounds."""
     samples: dict[str, list[float]] = {name: [] for name in jobs}
     for _ in range(rounds):
         for name, job in jobs.items():
@@ -64,7 +64,7 @@ def heading(title: str) -> None:
 
 
 def with_twins(job: Callable[[], object]) -> Callable[[], object]:
-    """The job with the kernels in Python."""
+    """Return the job with the Python kernels."""
 
     def run() -> object:
         compiled = columns._decode_batches, columns._encode_rows

@@ -1,8 +1,8 @@
-"""Which event loop, and which kind of protocol, receives large frames most cheaply.
+"""Measures which event loop, and which kind of protocol, receives large frames most cheaply.
 
 A client streams size-prefixed frames; the server must end up with each frame as one writable buffer (the
 produce path patches offsets in place), and answers 20 bytes for each. Compared are `data_received` on a
-Protocol, with an own bytearray for each frame, and `BufferedProtocol`, which lets the loop write into it.
+Protocol, with a bytearray for each frame, and `BufferedProtocol`, which lets the loop write into it.
 
     python -m bench.micro_event_loop [--rounds 5] [--megabytes 200]
 """
@@ -35,7 +35,7 @@ def cpu_seconds() -> float:
 
 
 class DataReceived(asyncio.Protocol):
-    """What came is appended to the frame under construction; what is left starts the next one."""
+    """Received bytes are appended to the frame under construction; the rest starts the next one."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()
@@ -68,7 +68,7 @@ class DataReceived(asyncio.Protocol):
 
 
 class ChunksReceived(DataReceived):
-    """As above, but a frame's bytearray is made at its full size and filled by slices."""
+    """As above, but a frame's bytearray is created at its full size and filled by slices."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 
 
 def measure(loop_name: str, protocol: str, size: int, frames: int) -> tuple[float, float]:
-    """Server CPU and wall time for one frame, in microseconds."""
+    """Return server CPU and wall time for one frame, in microseconds."""
     listener = socket.create_server(("127.0.0.1", 0))
     child = os.fork()
     if child == 0:

@@ -1,7 +1,7 @@
-"""What a write that waits for a follower costs both nodes, by how many partitions the follower follows.
+"""Measures an acks=all write on both nodes, by the number of partitions that the follower follows.
 
-``python -m bench.micro_follower_fetch 2000 10000``: two nodes in one process under virtual time, so what is
-counted is the CPU of both for one write to all replicas (two fetches), and of a quiet second.
+``python -m bench.micro_follower_fetch 2000 10000``: two nodes in one process under virtual time, so the
+figure is the CPU of both for one write to all replicas (two fetches), and of an idle second.
 """
 
 import argparse
@@ -16,7 +16,7 @@ _QUIET_S = 5
 
 
 async def measure(partitions: int, *, wire: bool) -> tuple[float, float]:
-    """(milliseconds for a write, milliseconds for a second without writes)."""
+    """Return (milliseconds for a write, milliseconds for a second without writes)."""
     async with replica_nodes(2, wire=wire) as nodes:
         await nodes.make_topic(partitions)
         await nodes.write(1, b"first")
@@ -32,7 +32,7 @@ async def measure(partitions: int, *, wire: bool) -> tuple[float, float]:
 
 
 def main() -> None:
-    """A line for each number of partitions."""
+    """Print a line for each number of partitions."""
     parser = argparse.ArgumentParser()
     parser.add_argument("partitions", type=int, nargs="*", default=[1, 2_000])
     arguments = parser.parse_args()

@@ -1,10 +1,10 @@
-"""What a long queue costs: filling it, taking from it, its memory, and loading it again.
+"""Measures a long queue: filling it, taking from it, its memory, and loading it again.
 
     python -m bench.micro_long_queue              a queue of 1,000,000 messages of 12 bytes, of five kinds
     python -m bench.micro_long_queue 100000
 
 The last kind is filled one by one while others are taken and settled, so that something is written between
-any two messages; it is a tenth as long. A real engine with its log on a real disk, without sockets and
+any two messages; it is a tenth as long. A real engine with its log on a real disk, without sockets and the
 front-ends' work for each delivery.
 """
 
@@ -54,7 +54,7 @@ _ASKER = Consumer(owner="g/1", channel="g", tag="", no_ack=True)
 
 
 class Taker:
-    """A consumer that settles what it gets, at once."""
+    """A consumer that settles each message at once."""
 
     follows = False
 
@@ -121,7 +121,7 @@ async def fill(queue: LocalQueue, count: int, ttl_ms: int | None, now_ms: int) -
 
 
 async def fill_slowly(queue: LocalQueue, count: int, now_ms: int) -> None:
-    """Two come and one is taken, again and again."""
+    """Publish two and settle one, repeatedly."""
     message = Message("", "q", _BLOCK, {}, b"x" * 12, now_ms, None, None)
     for number in range(count):
         queue.publish([message])
@@ -133,7 +133,7 @@ async def fill_slowly(queue: LocalQueue, count: int, now_ms: int) -> None:
 
 
 async def take(queue: LocalQueue, count: int) -> float:
-    """Messages a second."""
+    """Return messages a second."""
     taker, started = Taker(count), perf_counter()
     queue.consume(Consumer(owner="c/1", channel="c", tag="t", prefetch=100), taker)
     await taker.done.wait()

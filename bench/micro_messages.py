@@ -1,8 +1,8 @@
-"""Kafka messages: what it costs to read a request and to write a response, by implementation.
+"""Kafka messages: the cost of decoding a request and encoding a response, by implementation.
 
 Four of them do the same work on the same bytes: ours by hand, ours generated, kio, and kafka-python. Reading
-starts from a whole frame's body; writing starts from plain numbers and strings, so that building the objects
-that an implementation wants is part of its cost. All answers are compared before anything is timed.
+starts from a whole frame's body; writing starts from plain numbers and strings, so that building an
+implementation's objects is part of its cost. All results are compared before anything is timed.
 
     python -m bench.micro_messages [--rounds 7]
 """
@@ -495,7 +495,7 @@ def join_group_request(version: int) -> Case:
 
 
 def frames() -> Case:
-    """The connection alone: a stream of pipelined requests cut into bodies."""
+    """The connection alone: a stream of pipelined requests split into bodies."""
     client = ClientConnection("bench")
     chunk = b"".join(client.send(0, 9, RECORDS) for _ in range(4))
 
@@ -529,7 +529,7 @@ def cases() -> list[Case]:
 
 
 def check(case: Case) -> None:
-    """Writers must have written the same bytes."""
+    """Check that all writers have written the same bytes."""
     if not case.name.startswith("write"):
         return
     written = {
@@ -540,7 +540,7 @@ def check(case: Case) -> None:
 
 
 def microseconds(work: Work) -> float:
-    """Of processor time: other work on the machine disturbs it least."""
+    """Return microseconds of processor time: other work on the machine disturbs it least."""
     repeats, started = 0, time.process_time()
     while time.process_time() - started < 0.02:
         for _ in range(10):

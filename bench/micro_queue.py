@@ -1,4 +1,4 @@
-"""What a queue's decisions cost for each message, short and long: `python -m bench.micro_queue`."""
+"""Measures a queue's decisions for each message, short and long: `python -m bench.micro_queue`."""
 
 from collections.abc import Callable
 from time import process_time
@@ -14,7 +14,7 @@ MESSAGES = 20_000
 def run(
     backlog: int, *, batch: int, prefetch: int, no_ack: bool = False, consumers: int = 1
 ) -> float:
-    """Microseconds for a message: published, handed out, settled."""
+    """Return microseconds for a message: published, delivered, settled."""
     line = QueueState(QueueSettings(), now_ms=0)
     end = backlog
     if backlog:
@@ -47,7 +47,7 @@ def run(
 
 
 def one_by_one(backlog: int) -> float:
-    """The same with a prefetch of 100 and an acknowledgement for each message."""
+    """Return the same with a prefetch of 100 and an acknowledgement for each message."""
     line = QueueState(QueueSettings(), now_ms=0)
     line.published(0, 0, backlog + MESSAGES)
     line.consume(Consumer(owner="c/1", channel="c", tag="t", prefetch=100), 0)

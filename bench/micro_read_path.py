@@ -1,7 +1,7 @@
-"""How to get bytes from a segment file to a socket: pread and write, sendfile, or a mapped view.
+"""Ways to get bytes from a segment file to a socket: pread and write, sendfile, or a mapped view.
 
-A server in a process of its own answers each request byte with one chunk of a file in the page cache, as a
-Fetch does; the client reads it all. Printed are the server's CPU and the wall time for one chunk, medians of
+A server in its own process answers each request byte with one chunk of a file in the page cache, as a Fetch
+does; the client reads it all. Printed are the server's CPU and the wall time for one chunk, medians of
 interleaved rounds, on both event loops, with and without a CRC-32C over the chunk before it is sent.
 
     python -m bench.micro_read_path [--rounds 5] [--chunks 2000]
@@ -63,7 +63,7 @@ class PreadServer(Server):
 
 
 class MappedServer(Server):
-    """Writes a view of the mapping: no copy by us, but page faults and whatever the loop copies."""
+    """Writes a view of the mapping: no copy by us, but page faults and the loop's copies."""
 
     def __init__(self, chunk: int, check: bool, path: Path) -> None:
         super().__init__(chunk, check, path)
@@ -120,7 +120,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 def start_server(
     loop_name: str, method: str, chunk: int, check: bool, path: Path
 ) -> tuple[int, int]:
-    """Fork a server; answers its process id and port."""
+    """Fork a server. Return its process id and port."""
     listener = socket.create_server(("127.0.0.1", 0))
     child = os.fork()
     if child == 0:
@@ -139,7 +139,7 @@ def start_server(
 def measure(
     loop_name: str, method: str, chunk: int, check: bool, path: Path, chunks: int
 ) -> tuple[float, float]:
-    """Server CPU and wall time for one chunk, in microseconds."""
+    """Return server CPU and wall time for one chunk, in microseconds."""
     child, port = start_server(loop_name, method, chunk, check, path)
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=30) as link:

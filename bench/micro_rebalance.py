@@ -1,9 +1,9 @@
-"""How long a consumer group (KIP-848) takes to settle, without sockets: decisions, facts and their bytes.
+"""Measures how long a consumer group (KIP-848) takes to settle, without sockets: decisions and records.
 
     python -m bench.micro_rebalance [members] [partitions]
 
 Members join one after the other, as far apart as heartbeats would bring them; then one leaves, then one
-comes. Each scene lasts until every member has what the target says. The times are this program's work alone:
+joins. Each scene lasts until every member has its target assignment. The times are this program's work alone:
 in a real group the members' heartbeat interval is added, once or twice.
 """
 
@@ -13,12 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from millpond.group import records
-from millpond.group.assignors import Candidate, assign_range, assign_uniform
-from millpond.group.consumer import ConsumerGroup, ConsumerState
-from millpond.group.consumer_records import Target
+from millpond.group import kinds
+from millpond.group.consumer.assignors import Candidate, assign_range, assign_uniform
+from millpond.group.consumer.group import ConsumerGroup
+from millpond.group.consumer.image import ConsumerState
+from millpond.group.consumer.messages import ConsumerHeartbeat
+from millpond.group.consumer.records import Target
 from millpond.group.coordinator import GroupCoordinator
-from millpond.group.messages import ConsumerHeartbeat, GroupSettings, Now
+from millpond.group.messages import GroupSettings, Now
 from millpond.group.topics import TopicShape, TopicView
 
 GROUP = "readers"
@@ -27,7 +29,7 @@ TOPIC = TopicShape(UUID(int=1), 0)
 
 @dataclass
 class Scene:
-    """A coordinator and its members; counts what they do."""
+    """A coordinator and its members; counts their work."""
 
     partitions: int
     now_ms: int = 1_700_000_000_000
@@ -61,7 +63,7 @@ class Scene:
         decision = self.coordinator.decide(command, now)
         facts = decision.outbox.records
         for fact in facts:
-            records.encode(fact)
+            kinds.encode(fact)
         self.coordinator.apply(facts, now)
         self.heartbeats += 1
         self.facts += len(facts)
@@ -78,7 +80,7 @@ class Scene:
 
     def settle(self) -> None:
         while True:
-            # A second between rounds: targets are made at most that often.
+            # A second between rounds: targets are computed at most that often.
             self.now_ms += 1_000
             for member_id in tuple(self.epochs):
                 self.beat(member_id)

@@ -1,4 +1,4 @@
-"""What routing costs as bindings grow: `python -m bench.micro_routing`."""
+"""Measures routing as bindings grow: `python -m bench.micro_routing`."""
 
 from time import process_time
 
@@ -13,7 +13,7 @@ _SHARED = "headers, one shared"
 
 
 def binding(kind: str, number: int) -> Binding:
-    """One of many, each for messages of its own."""
+    """Return one of many bindings, each for its own messages."""
     keys = {
         "direct": f"key.{number}",
         "topic": f"site.{number % 317}.*.{number}.#",
@@ -41,7 +41,7 @@ def message(kind: str, number: int) -> Routed:
 
 
 def measure(kind: str, count: int) -> tuple[float, float]:
-    """Microseconds for a message that was never seen, and seconds to bind."""
+    """Return microseconds for a message with a new routing key, and seconds to bind."""
     router = Router("/", EXCHANGE_TYPES)
     router.add_exchange(Exchange(vhost="/", name="x", type=kind.partition(",")[0]))
     started = process_time()
@@ -54,14 +54,16 @@ def measure(kind: str, count: int) -> tuple[float, float]:
     for _round in range(3):
         started = process_time()
         for one in messages:
-            found, _by_key_only = router._follow("x", one)  # what `route` does for a new place
+            found, _by_key_only = router._follow(
+                "x", one
+            )  # what `route` does for a new routing key
             assert len(found) == 1
         best = min(best, process_time() - started)
     return 1e6 * best / MESSAGES, bound
 
 
 def remembered() -> float:
-    """Microseconds for a message to a place that was used before."""
+    """Return microseconds for a message with a cached route."""
     router = Router("/", EXCHANGE_TYPES)
     router.add_exchange(Exchange(vhost="/", name="x", type="topic"))
     router.add_queue("q1")

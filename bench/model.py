@@ -1,4 +1,4 @@
-"""What a benchmark is made of: cells, samples and how they are summed up. No input or output here."""
+"""The parts of a benchmark: cells, samples and their summary. No input or output here."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Scale:
     random_reads: int
     connections: tuple[int, ...]
     minutes_max: float
-    # Whether memory and growth are measured on brokers of their own; else all cells share one pair.
+    # Whether memory and growth are measured on separate brokers; else all cells share one pair.
     fresh_brokers: bool = True
 
 
@@ -97,14 +97,14 @@ class Sample:
     system: str
     round: int
     values: Values
-    # Share of the machine that neither the broker nor the client used while this ran.
+    # Share of the machine that neither the broker nor the client used during the run.
     others_cpu: float = 0.0
     error: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class Results:
-    """Everything one run of the benchmark produced; written as it is to JSON."""
+    """The results of one run of the benchmark; written to JSON."""
 
     scale: str
     rounds: int
@@ -146,5 +146,5 @@ class Ratio:
 
 
 def percentile(ordered: list[float], share: float) -> float:
-    """The value that this share of an ordered, non-empty list does not exceed."""
+    """Return the value that this share of an ordered, non-empty list does not exceed."""
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

@@ -1,11 +1,11 @@
-"""Where does a broker spend its time? Runs one under a profiler while a load is on it.
+"""Runs a broker under a profiler while a load is on it.
 
     python -m bench.profile_broker produce              librdkafka producer, 1 KB records
     python -m bench.profile_broker fetch --size 100     librdkafka consumer
     python -m bench.profile_broker round-trip           one small request at a time
     python -m bench.profile_broker produce --mode cprofile
 
-`sample` (the default) interrupts the broker each millisecond of CPU time and notes where it is: little
+`sample` (the default) interrupts the broker each millisecond of CPU time and records the stack: little
 overhead, so the shares are true, but time inside C shows at the Python line that called it. `cprofile` counts
 every call: exact numbers of calls, but it makes small functions look expensive.
 """
@@ -67,14 +67,14 @@ class ProfiledProcess(MillpondProcess):
 
 
 def run_inside() -> None:
-    """Be the broker, with a timer that notes the stack. Called in the process that is profiled."""
+    """Run the broker with a timer that records the stack. Called in the profiled process."""
     lines: Counter[str] = Counter()
     totals: Counter[str] = Counter()
     started = time.perf_counter()
 
     def note(_number: int, frame: FrameType | None) -> None:
         if time.perf_counter() - started < 1.0:
-            return  # starting up is not what is asked about
+            return  # start-up is not profiled
         seen: set[str] = set()
         innermost = True
         while frame is not None:

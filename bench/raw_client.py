@@ -1,4 +1,4 @@
-"""The smallest Kafka client that can be timed: one blocking socket, frames made before the clock starts.
+"""The smallest Kafka client that can be timed: one blocking socket, frames built before the clock starts.
 
 It shares no code with Millpond, so that a mistake of ours cannot cancel itself out, and it costs the same
 against either broker. Only old, classic (not flexible) versions that both brokers still serve are used:
@@ -26,7 +26,7 @@ _CLIENT_ID = b"bench"
 
 
 class BenchmarkError(Exception):
-    """A broker answered what a benchmark cannot go on with."""
+    """A broker's response makes the benchmark impossible."""
 
 
 def frame(api_key: int, version: int, body: bytes, correlation_id: int = 1) -> bytes:
@@ -40,7 +40,9 @@ def _string(text: str) -> bytes:
 
 
 def record_batch(values: Sequence[bytes]) -> bytes:
-    """A v2 batch of now (retention deletes the past), without compression, keys, headers, producer."""
+    """Return a v2 batch with the present time (retention deletes old records), without compression, keys,
+    headers.
+    """
     timestamp_ms = time.time_ns() // 1_000_000
     records = b"".join(_record(index, value) for index, value in enumerate(values))
     after_crc = (
@@ -117,7 +119,7 @@ class RawClient:
         self.socket.close()
 
     def call(self, request: bytes) -> memoryview:
-        """Send a ready frame and return the whole answer, correlation id first."""
+        """Send a ready frame and return the whole response, correlation id first."""
         self.socket.sendall(request)
         return self.receive()
 
@@ -143,13 +145,13 @@ class RawClient:
         return view[4:size]
 
     def skip_answer(self) -> None:
-        """Take exactly one answer off the socket; for requests that were sent ahead of their answers."""
+        """Read exactly one response off the socket; for requests that were pipelined."""
         size = int.from_bytes(self.socket.recv(4, socket.MSG_WAITALL), "big")
         if size == 0 or len(self.socket.recv(size, socket.MSG_WAITALL)) < size:
             raise BenchmarkError("the broker closed the connection")
 
     def api_versions(self) -> dict[int, tuple[int, int]]:
-        """Which APIs the broker serves: key to lowest and highest version."""
+        """Return the APIs that the broker serves: key to lowest and highest version."""
         answer = self.call(frame(API_VERSIONS, 0, b""))
         code, count = struct.unpack_from(">hi", answer, 4)
         if code:
@@ -195,17 +197,17 @@ class RawClient:
         )
 
     def produce(self, request: bytes, topic: str) -> int:
-        """Send a ready Produce frame and return the first offset; an error is an exception."""
+        """Send a ready Produce frame and return the first offset. Raises on an error."""
         code, offset = produce_outcome(self.call(request), topic)
         if code:
             raise BenchmarkError(f"Produce answered error {code}")
         return offset
 
     def fill(self, topic: str, *, records: int, size: int, partitions: int = 1) -> None:
-        """Append at least that many records in batches of 64 KB, going round the partitions.
+        """Append at least that many records in batches of 64 KB, in turn over the partitions.
 
-        The same bytes for every broker, with a few requests in flight. Answers are not looked at: whoever
-        needs to know counts the records afterwards.
+        The same bytes for every broker, with a few requests in flight. Responses are not checked: the caller
+        counts the records afterwards.
         """
         each = max(1, FILL_BATCH_BYTES // size)
         batch = record_batch([b"v" * size] * each)
@@ -245,7 +247,7 @@ class RawClient:
         return int(offset)
 
     def end_offsets(self, topic: str, partitions: int) -> int:
-        """The sum over all partitions: how many records were ever appended."""
+        """Return the sum over all partitions: how many records were ever appended."""
         return sum(self.end_offset(topic, partition) for partition in range(partitions))
 
     def fetch(self, request: bytes, topic: str) -> int:
@@ -260,6 +262,6 @@ class RawClient:
 
 
 def produce_outcome(answer: memoryview, topic: str) -> tuple[int, int]:
-    """The error code and first offset of an answer about one partition."""
+    """Return the error code and first offset of a response about one partition."""
     code, offset = struct.unpack_from(">hq", answer, 4 + 4 + 2 + len(topic) + 4 + 4)
     return int(code), int(offset)

@@ -1,9 +1,9 @@
-"""Drive librdkafka hard enough that the broker, not Python, is what is measured.
+"""Drives librdkafka hard enough that the broker, not Python, is what is measured.
 
 confluent-kafka makes a Python object for each message, which costs more than a broker spends on it. So the
 same shared library that its wheel carries is called through ctypes: `rd_kafka_produce_batch` with thousands
 of messages at a time that all point to one payload, and `rd_kafka_consume_batch_queue`. Settings stay
-librdkafka's defaults except those below. Runs as a process of its own and prints one JSON object:
+librdkafka's defaults except those below. Runs as its own process and prints one JSON object:
 
     python -m bench.rdkafka produce 127.0.0.1:9092 TOPIC --count 1000000 --size 100 --acks 1
     python -m bench.rdkafka consume 127.0.0.1:9092 TOPIC --count 1000000 --partitions 12
@@ -31,15 +31,15 @@ OFFSET_BEGINNING = -2
 BATCH_MESSAGES = 5_000
 STALL_SECONDS_MAX = 30.0
 
-# What librdkafka's own performance example sets, so that its queues are not what is measured: with the
-# defaults a consumer whose queue is full does not fetch for a whole second.
+# The settings of librdkafka's own performance example, so that its queues are not measured: with the defaults
+# a consumer whose queue is full does not fetch for a whole second.
 PRODUCER_SETTINGS = {"queue.buffering.max.messages": "500000"}
 CONSUMER_SETTINGS = {
     "queued.min.messages": "1000000",
     "fetch.queue.backoff.ms": "10",
     "enable.auto.commit": "false",
     "auto.offset.reset": "earliest",
-    "group.id": "bench-not-used",  # a name is demanded; partitions are assigned by hand
+    "group.id": "bench-not-used",  # a name is required; partitions are assigned manually
 }
 
 
@@ -201,12 +201,12 @@ JOIN_SECONDS_MAX = 60.0
 
 
 class GroupMember:
-    """A consumer that holds still until all of its group have their partitions."""
+    """A consumer that waits until all members of its group have their partitions."""
 
     def __init__(self, library: ctypes.CDLL, options: argparse.Namespace, group: str) -> None:
         self._library = library
         self.assigned = 0
-        self._on_rebalance = REBALANCE(self._rebalanced)  # kept: librdkafka calls it
+        self._on_rebalance = REBALANCE(self._rebalanced)  # a reference for librdkafka's callback
         settings = {"bootstrap.servers": options.bootstrap} | CONSUMER_SETTINGS
         settings |= {"group.id": group, "group.protocol": "consumer"}
         conf = configure(library, settings)
@@ -245,7 +245,7 @@ class GroupMember:
         self._library.rd_kafka_resume_partitions(self._handle, assigned)
 
     def read(self, left: list[int], first_at: list[float], lock: threading.Lock) -> None:
-        """Take messages until all members together have enough."""
+        """Consume until all members together have enough messages."""
         messages = (ctypes.c_void_p * BATCH_MESSAGES)()
         destroy = self._library.rd_kafka_message_destroy
         while left[0] > 0:
@@ -267,7 +267,7 @@ class PartitionList(ctypes.Structure):
 
 
 def consume_in_group(options: argparse.Namespace) -> dict[str, Any]:
-    """All members join, then they read; the clock starts with the first message."""
+    """Join with all members, then read; the clock starts with the first message."""
     library = load_library()
     group = f"bench-{uuid.uuid4()}"
     started = time.perf_counter()

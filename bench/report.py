@@ -17,7 +17,7 @@ from bench.model import Cell, Metric, Ratio, Results
 
 BEGIN, END = "<!-- bench:begin (written by `make bench`) -->", "<!-- bench:end -->"
 NOISY_SHARE = 0.10
-# Versions among the facts of a run, and what to call them.
+# Versions among the facts of a run, and their labels.
 _VERSIONS = {
     "kafka": "Apache Kafka",
     "librdkafka": "librdkafka",
@@ -48,7 +48,7 @@ def write_json(results: Results, directory: Path) -> Path:
 def write_document(
     results: Results, cells: list[Cell], path: Path, *, source: str, suite: str | None = None
 ) -> None:
-    """Replace what stands between the marks of the suite; everything around them is kept."""
+    """Replace the text between the marks of the suite; everything around them is kept."""
     text = path.read_text() if path.exists() else _DOCUMENT
     begin, end = (BEGIN, END) if suite is None else _marks(suite)
     if begin not in text:
@@ -170,7 +170,7 @@ def _table(rows: list[list[str]], peer: str) -> list[str]:
 
 
 def number(value: float) -> str:
-    """Three significant digits, thousands apart."""
+    """Format with three significant digits and separators of thousands."""
     if value >= 100:
         return f"{value:,.0f}"
     if value >= 10:
@@ -179,7 +179,7 @@ def number(value: float) -> str:
 
 
 def bar_chart(results: Results, cells: list[Cell]) -> str:
-    """How many times better than its peer each charted figure is, on a logarithmic scale around 1."""
+    """Return a chart of each figure's ratio to its peer's, on a logarithmic scale around 1."""
     bars = []
     for cell in cells:
         for metric in cell.metrics:

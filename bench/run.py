@@ -1,7 +1,7 @@
 """One run of a benchmark: starts the two systems, takes samples in turns, keeps to the time budget.
 
-Each cell is measured A, B, A, B ... while both systems run and the other idles. A cell that fails is
-marked and the run goes on.
+Each cell is measured A, B, A, B ... while both systems run and the other idles. A cell that fails is marked
+and the run continues.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from bench.raw_client import BenchmarkError
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 ROUNDS_MIN = 3
-# What a broker or a client that fails looks like from here. Its cell is marked and the run goes on.
+# The errors of a broker or a client that fails. Its cell is marked and the run continues.
 FAILURES = (BenchmarkError, AssertionError, OSError, RuntimeError, subprocess.SubprocessError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """How the two systems of a run are made, and how one that was launched is waited for."""
+    """Creates the two systems of a run, and waits for a launched one."""
 
     make: Callable[[str, Path, Mapping[str, str]], Broker]
     wait_ready: Callable[[Broker], None]
@@ -105,7 +105,7 @@ class Run:
                 broker = self.pair.make(system, data, group.properties)
                 brokers.append(broker)
                 stack.callback(shutil.rmtree, data, ignore_errors=True)
-                if group.name != "start":  # its cells start their own
+                if group.name != "start":  # its cells start their own brokers
                     stack.callback(broker.stop)
                     broker.launch()
                     self.pair.wait_ready(broker)
@@ -198,7 +198,7 @@ def shown(path: Path) -> str:
 
 
 def document_of(options: argparse.Namespace) -> Path | None:
-    """Where the tables of a run go: the document that was named, or docs/benchmarks.md after a whole run.
+    """Return where the tables of a run go: the named document, or docs/benchmarks.md after a whole run.
 
     None for a run that is smaller, that leaves cells out or that measures one system alone.
     """
@@ -214,7 +214,9 @@ def document_of(options: argparse.Namespace) -> Path | None:
 
 
 def raise_descriptor_limit() -> None:
-    """A thousand connections and two thousand topics need descriptors, here and in the brokers."""
+    """Raise the limit: a thousand connections and two thousand topics need descriptors, here and in the
+    brokers.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 20_000 if hard == resource.RLIM_INFINITY else min(20_000, hard)
     if soft < wanted:
@@ -222,7 +224,7 @@ def raise_descriptor_limit() -> None:
 
 
 def rounds(text: str) -> int:
-    """A number of rounds from the command line."""
+    """Parse a number of rounds from the command line."""
     count = int(text)
     if count < ROUNDS_MIN:
         raise argparse.ArgumentTypeError(f"at least {ROUNDS_MIN} rounds make a median")

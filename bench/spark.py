@@ -4,8 +4,8 @@
     python -m bench spark --quick       smaller, to see that it works
     python -m bench spark --decode      only what a task reads in a second of CPU time
 
-Both formats run in one session (``bench/spark_job.py``) and take turns; start-up is measured in processes of
-their own, without and with the archive that `millpond spark warmup` makes. One more session has a single core
+Both formats run in one session (``bench/spark_job.py``) and take turns; start-up is measured in separate
+processes, without and with the archive that `millpond spark warmup` makes. One more session has a single core
 to itself and the brokers the others. The table goes into docs/benchmarks.md, between its own marks.
 """
 
@@ -208,7 +208,7 @@ def measure(
             console.print(f"{system}: {held[system]} records")
         samples: list[Sample] = []
         for cell, systems in (("start", (MILLPOND, KAFKA)), ("warm start", (MILLPOND,))):
-            # A cache of its own, so that an archive is there when it should be and at no other time.
+            # A separate cache, so that the archive exists when it should and at no other time.
             cache = directory / f"cache-{cell.replace(' ', '-')}"
             if cell == "warm start":
                 _warm_up(cache, console)
@@ -254,7 +254,7 @@ def measure(
 
 
 def _warm_up(cache: Path, console: Console) -> None:
-    """Make the archive of classes there."""
+    """Create the archive of classes in the cache."""
     command = [sys.executable, "-m", "millpond", "spark", "warmup"]
     done = subprocess.run(
         command,
@@ -270,7 +270,7 @@ def _warm_up(cache: Path, console: Console) -> None:
 
 
 def _run_on_one_core(order: Order, brokers: list[int], console: Console) -> list[Sample]:
-    """Spark, its JVM and its Python processes on the last core, the brokers on all others."""
+    """Run Spark, its JVM and its Python processes on the last core, the brokers on all others."""
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2 or shutil.which("taskset") is None:
         console.print("one core: needs two cores and taskset; left out")
@@ -283,7 +283,7 @@ def _run_on_one_core(order: Order, brokers: list[int], console: Console) -> list
 
 
 def _pin(processes: list[int], cores: list[int]) -> None:
-    """Let processes, with the threads that they have, run on these cores only."""
+    """Pin processes and their threads to these cores."""
     for process in processes:
         chosen = ",".join(map(str, cores))
         command = ["taskset", "--all-tasks", "--cpu-list", "--pid", chosen, str(process)]
@@ -373,7 +373,7 @@ def _median(samples: list[Sample], figure: Figure, broker: str, form: str) -> fl
 
 
 def _batches(samples: list[Sample]) -> str:
-    """How many batches the quantiles are of, at least."""
+    """Return the smallest number of batches that the quantiles are of."""
     counts: dict[tuple[str, str], int] = {}
     for one in samples:
         if one.times_ms and one.round > 0:
@@ -383,7 +383,7 @@ def _batches(samples: list[Sample]) -> str:
 
 
 def write_document(body: str, path: Path, begin: str = BEGIN, finish: str = END) -> None:
-    """Replace what stands between the marks, which must be there."""
+    """Replace the text between the marks, which must exist."""
     text = path.read_text()
     before, mark, rest = text.partition(begin)
     _, end, after = rest.partition(finish)

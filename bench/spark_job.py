@@ -1,8 +1,8 @@
 """The Spark application that `python -m bench spark` measures with: both formats in one session, in turns.
 
-Its only argument is a JSON object (see ``Order``). Samples leave as JSON lines. ``start`` measures how
-long it takes from nothing to the first rows, in a process of its own; ``one core`` reads in a session that
-has one core to itself; ``work`` measures everything else in a session that is warm.
+Its only argument is a JSON object (see ``Order``). Samples are printed as JSON lines. ``start`` measures how
+long it takes from nothing to the first rows, in a new process; ``one core`` reads in a session that has one
+core to itself; ``work`` measures everything else in a warm session.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def sample(
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Figures of one run, and single times where there are many."""
+    """The figures of one run, and single times where there are many."""
 
     values: dict[str, float]
     times_ms: list[float] = field(default_factory=list)
@@ -100,7 +100,7 @@ def read(spark: Any, form: str, bootstrap: str, topic: str) -> Any:
 
 
 def rows(frame: Any) -> int:
-    """Every column of every row is made and then thrown away; how many rows there were."""
+    """Compute every column of every row and drop it. Return how many rows there were."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as sf
 
@@ -112,10 +112,10 @@ def rows(frame: Any) -> int:
 
 
 def decode(spark: Any, order: Order) -> None:
-    """What one task of Spark reads in a second of CPU time: fetched, decoded, made Arrow batches.
+    """Measure what one task of Spark reads in a second of CPU time: fetch, decode, Arrow batches.
 
-    It is what ``read`` of the source does, in Spark's own Python process; only the clock is ours. CPU time
-    is the same on a machine that does other things as well.
+    It is what ``read`` of the source does, in Spark's own Python process; only the clock is ours. CPU time is
+    the same on a machine that does other things as well.
     """
     (bootstrap,) = order.brokers.values()
     (expected,) = order.records.values()
@@ -174,12 +174,12 @@ class Work:
         ):
             for round_number in range(self.order.rounds + 1):
                 self.in_turns(cell, measure, forms, round_number)
-        # Whoever comes first warms up what both use: Spark's own part of a small batch.
+        # The first format warms up what both use: Spark's own part of a small batch.
         for round_number in range(self.order.rounds + 1):
             self.in_turns("micro-batch", self.latency, (OURS, OFFICIAL), round_number)
 
     def on_one_core(self) -> None:
-        """The batch read again, in a session that has no more than one core."""
+        """Repeat the batch read in a session that has only one core."""
         for round_number in range(self.order.rounds + 1):
             self.in_turns("one core", self.batch_read, (OURS, OFFICIAL), round_number)
 
@@ -229,7 +229,7 @@ class Work:
         return Measured({"records_per_s": count / seconds})
 
     def to_lake(self, _form: str, broker: str, name: str) -> Measured:
-        """The pipeline as it is shipped: files that every reader may read, exactly once."""
+        """Run the shipped pipeline: files that every reader may read, exactly once."""
         from millpond.spark.pipelines import lake
         from millpond.spark.pipelines.running import run
 
@@ -243,11 +243,11 @@ class Work:
             rows_per_batch=ROWS_PER_TRIGGER,
         )
         began = time.perf_counter()
-        (tally,) = run(self.spark, "lake", options)
+        (stats,) = run(self.spark, "lake", options)
         seconds = time.perf_counter() - began
-        assert tally.rows == self.order.records[broker], f"{tally.rows} rows"
+        assert stats.rows == self.order.records[broker], f"{stats.rows} rows"
         shutil.rmtree(place)
-        return Measured({"records_per_s": tally.rows / seconds})
+        return Measured({"records_per_s": stats.rows / seconds})
 
     def write(self, form: str, broker: str, _name: str) -> Measured:
         count = self.order.rows_to_write
@@ -264,7 +264,7 @@ class Work:
         return Measured({"records_per_s": count / (time.perf_counter() - began)})
 
     def latency(self, form: str, broker: str, name: str) -> Measured:
-        """How long micro-batches take while a few records arrive all the time."""
+        """Measure how long micro-batches take while a few records arrive all the time."""
         bootstrap = self.order.brokers[broker]
         topic = self.order.topics["slow"]
         query = (
@@ -294,7 +294,7 @@ class Work:
 
 
 def quantile(ordered: list[float], share: float) -> float:
-    """The value below which this share of them lies."""
+    """Return the value below which this share of them lies."""
     return float(ordered[min(len(ordered) - 1, int(len(ordered) * share))])
 
 

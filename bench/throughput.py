@@ -126,7 +126,7 @@ def _ensure_topic(broker: Broker, topic: str, partitions: int) -> None:
         try:
             raw.create_topics([topic], partitions=partitions)
         except BenchmarkError:
-            return  # A cell before this one made it.
+            return  # a cell before this one created it
         for partition in range(partitions):
             raw.wait_until_writable(topic, partition)
 
@@ -179,7 +179,7 @@ def _consume(
 
 
 def rdkafka(*arguments: str) -> Values:
-    """Run bench/rdkafka.py as a process of its own and return what it printed."""
+    """Run bench/rdkafka.py as its own process and return its output."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.rdkafka", *arguments],
         cwd=REPOSITORY,

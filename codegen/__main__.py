@@ -1,4 +1,4 @@
-"""``python -m codegen``: writes ``src/millpond/wire/kafka/messages/`` anew."""
+"""``python -m codegen``: rewrites ``src/millpond/wire/kafka/messages/``."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ PACKAGE_SOURCE = (
 
 
 def sources() -> dict[str, str]:
-    """Every generated file, by name."""
+    """Return every generated file, by name."""
     apis = load()
     files = {f"{api.module}.py": module_source(api) for api in apis}
     return files | {"__init__.py": PACKAGE_SOURCE, "index.py": index_source(apis)}

@@ -1,4 +1,4 @@
-"""What the encoder and the decoder of a message share: how a version decides what is there."""
+"""The common base of encoder and decoder: how a version decides which fields exist."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from codegen.table import Api, Field, Structure, Versions
 
 
 class Codec:
-    """What the encoder and the decoder of one message share."""
+    """The common base of the encoder and the decoder of one message."""
 
     def __init__(self, api: Api, message: Structure, body: Lines, imports: Imports) -> None:
         self.api = api
@@ -17,7 +17,7 @@ class Codec:
         self.blocks = 0
         self.chosen: dict[str, tuple[str, str]] = {}
 
-    # A version may be flexible always, never, or from some version on.
+    # A message may be flexible always, never, or from some version on.
     @property
     def flexible(self) -> bool | None:
         start = self.api.flexible_from
@@ -26,7 +26,7 @@ class Codec:
         return True if start <= self.api.versions.first else None
 
     def choose(self, verb: str, stem: str, nullable: bool) -> str:
-        """The local name of a primitive in its classic or compact form."""
+        """Return the local name of a primitive in its classic or compact form."""
         prefix = "nullable_" if nullable else ""
         classic, compact = f"{verb}_{prefix}{stem}", f"{verb}_{prefix}compact_{stem}"
         if self.flexible is not None:
@@ -46,7 +46,7 @@ class Codec:
         return f"({null} if {condition} else {self.choose(verb, stem, nullable=False)})"
 
     def condition(self, versions: Versions, within: Versions | None = None) -> str | None:
-        """``versions`` as a test of ``version``, or None where it always holds."""
+        """Return ``versions`` as a test of ``version``, or None where it always holds."""
         within = within or self.api.versions
         first, last = versions.first > within.first, versions.last < within.last
         if first and last:
@@ -58,10 +58,10 @@ class Codec:
         return f"version <= {versions.last}" if last else None
 
     def segments(self, fields: list[Field]) -> Iterator[tuple[Versions | None, list[Field]]]:
-        """Neighbours that one test of the version serves.
+        """Yield adjacent fields that share one test of the version.
 
-        Fields of the same versions come with these; fields of fixed width whose versions differ come
-        with None, because they are best handled together, once per span of versions.
+        Fields of the same versions come with these; fields of fixed width whose versions differ come with
+        None, because they are best handled together, once per span of versions.
         """
         merged: list[tuple[Versions | None, list[Field]]] = []
         for run in self.runs(fields):
@@ -75,7 +75,7 @@ class Codec:
         yield from merged
 
     def spans(self, fields: list[Field], within: Versions) -> Iterator[tuple[str, list[Field]]]:
-        """For fields of fixed width: each span of versions, newest first, and what it has of them."""
+        """Yield, for fields of fixed width, each span of versions, newest first, and its fields."""
         starts = {within.first}
         for f in fields:
             starts |= {f.versions.first, f.versions.last + 1}
@@ -87,7 +87,7 @@ class Codec:
 
     @staticmethod
     def runs(fields: list[Field]) -> Iterator[list[Field]]:
-        """Neighbours of fixed width together, all others alone."""
+        """Yield adjacent fields of fixed width together, all others alone."""
         run: list[Field] = []
         for f in fields:
             if not f.is_array and f.type in FIXED:
@@ -111,7 +111,7 @@ class Codec:
         return lines
 
     def function(self, head: str, content: Lines, handler: list[str]) -> None:
-        """Writes the function: the content was made first, so that its preamble is known."""
+        """Write the function: the content was made first, so that its preamble is known."""
         self.body.add()
         self.body.add()
         with self.body.block(head):

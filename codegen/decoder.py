@@ -1,8 +1,8 @@
 """Writes the decoder of one message.
 
-Structures are read in place into locals, whose names carry a number for each structure, and made when
-all their fields are there. Positions are checked by the primitives; a count is given the smallest size
-that its elements can have.
+Structures are read in place into locals, whose names carry a number for each structure, and created when all
+their fields are read. Positions are checked by the primitives; a count is given the smallest size of its
+elements.
 """
 
 from codegen.codec import Codec, overlap
@@ -29,11 +29,11 @@ class Decoder(Codec):
         )
 
     def structure(self, structure: Structure, within: Versions, out: Lines) -> str:
-        """Reads one structure's fields into locals; the expression that makes it is returned."""
+        """Read one structure's fields into locals. Return the expression that creates it."""
         suffix = "" if structure is self.message else f"_{self.blocks}"
         self.blocks += 1
         local = {f.name: _local(f.name + suffix) for f in structure.fields}
-        # A structure may be used in fewer versions than it knows of.
+        # A structure may be used in fewer versions than it defines.
         fields = [f for f in structure.fields if overlap(f.versions, within)]
         for f in structure.fields:
             if f not in fields:
@@ -197,7 +197,7 @@ class Decoder(Codec):
             out.add(f"p = {stop}")
 
     def element_bytes_min(self, f: Field) -> int:
-        """The fewest bytes that one element can take in any version."""
+        """Return the fewest bytes that one element can take in any version."""
         sizes = [
             self.bytes_min(f, version, element=True)
             for version in range(f.versions.first, f.versions.last + 1)
@@ -223,5 +223,5 @@ class Decoder(Codec):
 
 
 def _local(name: str) -> str:
-    """Field names that a decoder already uses for itself."""
+    """Return a local name that does not clash with the decoder's own."""
     return name + "_" if name in {"data", "version", "p", "count", "item", "present"} else name

@@ -68,7 +68,7 @@ class Encoder(Codec):
             self.sized(f, m, add, out)
 
     def string(self, f: Field, m: str, add: str, out: Lines) -> None:
-        # What is not null looks the same either way.
+        # A value that is not null looks the same either way.
         pack = self.choose("pack", "string", nullable=f.nullable is not None)
         if f.nullable is not None:
             condition = self.condition(f.nullable, f.versions)
@@ -120,7 +120,7 @@ class Encoder(Codec):
 
     @contextmanager
     def unless_null(self, f: Field, value: str, add: str, count: str, out: Lines) -> Iterator[None]:
-        """The content goes under an else when the field may be null."""
+        """Put the content under an else when the field may be null."""
         if f.nullable is None:
             yield
             return

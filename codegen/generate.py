@@ -12,7 +12,7 @@ from codegen.table import Api, Structure
 
 
 def module_source(api: Api) -> str:
-    """The text of one generated module."""
+    """Return the text of one generated module."""
     body = Lines()
     imports = Imports()
     for structure in _in_order_of_use(api):
@@ -32,7 +32,7 @@ def module_source(api: Api) -> str:
 
 
 def index_source(apis: list[Api]) -> str:
-    """The text of ``messages/index.py``: the numbers of every API."""
+    """Return the text of ``messages/index.py``: the numbers of every API."""
     lines = [
         '"""The APIs of the Kafka protocol by number.',
         "",
@@ -71,7 +71,7 @@ def _title(api: Api) -> str:
 
 
 def _in_order_of_use(api: Api) -> list[Structure]:
-    """Structures before those that hold them."""
+    """Return structures before those that contain them."""
     done: dict[str, Structure] = {}
 
     def visit(structure: Structure) -> None:

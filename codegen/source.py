@@ -1,4 +1,4 @@
-"""Python source under construction: its lines, its imports, and how types of the table look in it."""
+"""Python source under construction: its lines, its imports, and the table's types in Python."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ PYTHON_TYPE = {
     "records": "BytesLike",
     "uuid": "UUID",
 } | dict.fromkeys(("int8", "int16", "uint16", "int32", "int64"), "int")
-# Identifiers for struct codes that cannot stand in a name.
+# Identifiers for struct codes that are not valid in a name.
 CODE_NAME = {"?": "o", "16s": "u"}
 
 
@@ -39,7 +39,7 @@ class Lines:
 
     @contextmanager
     def block(self, head: str | None) -> Iterator[None]:
-        """Indents under ``head``; without one, does nothing."""
+        """Indent under ``head``; without one, do nothing."""
         if head is None:
             yield
             return
@@ -53,7 +53,7 @@ class Lines:
 
 
 class Imports:
-    """What a module turns out to need while it is written."""
+    """The imports that a module needs, collected while it is written."""
 
     def __init__(self) -> None:
         self.primitives = {"Message"}
@@ -100,12 +100,12 @@ def annotation_of(f: Field) -> str:
 
 
 def is_made_anew(f: Field) -> bool:
-    """Whether the constructor must build the default anew each time."""
+    """Return whether the constructor must create the default each time."""
     return (f.is_array or f.is_structure) and f.default != "null"
 
 
 def default_of(f: Field, imports: Imports) -> str:
-    """The default as an expression."""
+    """Return the default as an expression."""
     if f.default == "null":
         return "None"
     if f.is_array:

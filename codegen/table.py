@@ -23,7 +23,7 @@ _FIELD = re.compile(
 
 
 class TableError(Exception):
-    """The table does not say what it should."""
+    """The table has an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class Field:
 
 @dataclass(slots=True)
 class Structure:
-    """A named run of fields; messages are structures too."""
+    """A named list of fields; messages are structures too."""
 
     name: str
     fields: list[Field] = field(default_factory=list)
 
     def fields_in(self, version: int) -> list[Field]:
-        """The fields that this version has, in wire order, tagged ones last and by tag."""
+        """Return the fields of this version, in wire order, tagged ones last and by tag."""
         present = [f for f in self.fields if version in f.versions]
         tagged = sorted((f for f in present if f.tag is not None), key=lambda f: f.tag or 0)
         return [f for f in present if f.tag is None] + tagged
@@ -97,7 +97,7 @@ def snake_case(name: str) -> str:
 
 
 def load(path: Path = TABLE_PATH) -> list[Api]:
-    """The whole table, in its own order."""
+    """Return the whole table, in its own order."""
     return parse(path.read_text(encoding="utf-8"))
 
 
@@ -200,7 +200,7 @@ def _parse_versions(text: str | None, within: Versions | None) -> Versions:
 
 
 def _check(api: Api) -> None:
-    """Whatever the generator relies on."""
+    """Check the generator's assumptions."""
     for structure in [*api.structures.values(), *api.messages.values()]:
         if not structure.fields:
             if structure.name in api.structures:

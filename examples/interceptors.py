@@ -1,4 +1,4 @@
-"""Two interceptors: one puts the time before every value, one counts what arrived and what did not.
+"""Two interceptors: one puts the time before every value, one counts delivered and failed records.
 
 python -m examples.interceptors localhost:9092 orders
 """
@@ -24,7 +24,7 @@ class TimeInterceptor(ProducerInterceptor):
 
 
 class CounterInterceptor(ProducerInterceptor):
-    """Counts records that arrived and records that were given up; says so at the end."""
+    """Counts delivered and failed records; prints the numbers at the end."""
 
     def __init__(self) -> None:
         self.client_id = ""
@@ -39,7 +39,7 @@ class CounterInterceptor(ProducerInterceptor):
     def on_acknowledgement(
         self, metadata: RecordMetadata | None, error: BaseException | None
     ) -> None:
-        """Called for every record, one way or the other."""
+        """Called for every record, delivered or failed."""
         if error is None:
             self.arrived += 1
         else:

@@ -1,8 +1,8 @@
-"""An exchange type of one's own: `x-rollout` sends a share of the users to something new.
+"""A custom exchange type: `x-rollout` sends a share of the users to a new destination.
 
-Each binding has an argument ``percent``. Who a message is of is said by a header (``user``, or what the
-exchange's argument ``rollout-header`` names); the same user always goes the same way, and a share that
-grows keeps those whom it had. Start a broker that knows it, from the directory above this one:
+Each binding has an argument ``percent``. A header names a message's user (``user``, or the header in the
+exchange's argument ``rollout-header``); the same user always goes the same way, and a share that grows keeps
+its users. Start a broker with this type, from the directory above this one:
 
     PYTHONPATH=. millpond up --amqp --set amqp.exchange.types=examples.rollout_exchange:Rollout
 """
@@ -21,10 +21,10 @@ HEADER = "rollout-header"
 
 
 class Rollout:
-    """The type: its name, what may be declared, and a table for each exchange."""
+    """The type: its name, its checks of declarations, and a table for each exchange."""
 
     name = "x-rollout"
-    # Not by the routing key alone: so the broker asks for every message.
+    # Not by the routing key alone: so the broker calls it for every message.
     by_key_only = False
 
     def check_arguments(self, arguments: Table) -> None:
@@ -33,7 +33,7 @@ class Rollout:
             raise InvalidQueueArgument(f"{HEADER} must name a header")
 
     def check_binding(self, routing_key: str, arguments: Table, exchange_arguments: Table) -> None:
-        """Called when something is bound to it."""
+        """Called when a queue or an exchange is bound to it."""
         percent = arguments.get(PERCENT)
         if not isinstance(percent, int) or isinstance(percent, bool) or not 0 <= percent <= 100:
             raise InvalidBinding(f"the argument {PERCENT} must be a number from 0 to 100")
@@ -44,24 +44,24 @@ class Rollout:
 
 
 class Shares:
-    """The bindings of one exchange: who has which part of a hundred."""
+    """The bindings of one exchange, each with its share of a hundred."""
 
     def __init__(self, header: str) -> None:
         self._header = header
         self._shares: dict[Resource, int] = {}
 
     def add(self, binding: Binding) -> None:
-        """Something was bound."""
+        """Add a binding."""
         percent = binding.arguments[PERCENT]
         assert isinstance(percent, int)
         self._shares[binding.target] = percent
 
     def remove(self, binding: Binding) -> None:
-        """It is bound no more."""
+        """Remove a binding."""
         del self._shares[binding.target]
 
     def match(self, message: Routed) -> Iterable[Resource]:
-        """Where a message goes: to the one whose part its user falls into, or nowhere."""
+        """Return the destination whose share contains the message's user, if any."""
         user = str(message.headers.get(self._header, ""))
         place = crc32(user.encode()) % 100
         for target, percent in sorted(self._shares.items()):

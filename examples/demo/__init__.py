@@ -1,1 +1,1 @@
-"""``make demo``: a shop's clicks and logs through a broker and Spark, and the result checked."""
+"""``make demo``: a shop's clicks and logs through a broker and Spark, with a checked result."""

@@ -1,9 +1,9 @@
 """A shop's clicks and logs through a broker and Spark: live, reported, and checked to the last record.
 
-An embedded broker takes what librdkafka sends; four pipelines run on Spark as they are shipped (lake, click
-stream, logs, deduplication); a consumer reads what comes back. At the end everything is counted by plain
-readers and held against what was sent: no loss, no doubles, every bad record a dead letter with its reason.
-Ends with 0 only if all of it agrees.
+An embedded broker takes what librdkafka sends; four shipped pipelines run on Spark (lake, click stream, logs,
+deduplication); a consumer reads the results. At the end plain readers count everything and compare it with
+what was sent: no loss, no duplicates, every bad record a dead letter with its reason. Exits with 0 only if
+all of it agrees.
 """
 
 import sys
@@ -27,9 +27,9 @@ from examples.demo.outcome import Outcome, quantile, read_outcome
 from examples.demo.page import shown, write_report
 from examples.demo.reader import Reader
 from examples.demo.streams import (
-    CLICK_LETTERS,
-    DEDUP_LETTERS,
-    LOG_LETTERS,
+    CLICK_DEAD_LETTERS,
+    DEDUP_DEAD_LETTERS,
+    LOG_DEAD_LETTERS,
     UNIQUE,
     Stream,
     drain,
@@ -39,12 +39,12 @@ from examples.demo.streams import (
 from examples.demo.traffic import Truth, traffic
 from millpond.base.errors import MillpondError
 from millpond.spark.java import use_java
-from millpond.spark.pipelines.running import Tally
+from millpond.spark.pipelines.running import QueryStats
 from millpond.spark.session import build_session
 
 _PARTITIONS = 4
 _SECONDS_MAX = 180.0
-# A life of two minutes is too short for the optimising compiler.
+# Two minutes are too short for the optimising compiler.
 _SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 console = Console()
@@ -52,7 +52,7 @@ console = Console()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What the demo was asked for."""
+    """The options of the demo."""
 
     clicks: int
     lines: int
@@ -96,14 +96,14 @@ def _run(broker: millpond.Broker, place: Path, order: Order) -> bool:
     console.print(f"[bold]Broker[/] listens on {broker.bootstrap}")
     for topic in ("clicks", "logs", UNIQUE):
         broker.create_topic(topic, partitions=_PARTITIONS)
-    for topic in (CLICK_LETTERS, LOG_LETTERS, DEDUP_LETTERS, "logs.alerts"):
+    for topic in (CLICK_DEAD_LETTERS, LOG_DEAD_LETTERS, DEDUP_DEAD_LETTERS, "logs.alerts"):
         broker.create_topic(topic, partitions=1)
     with console.status("Making up a day in the shop …"):
         records, truth = traffic(order.seed, order.clicks, order.lines, int(time.time() * 1000))
-    letters = sum(truth.click_letters.values()) + sum(truth.log_letters.values())
+    dead_letters = sum(truth.click_dead_letters.values()) + sum(truth.log_dead_letters.values())
     console.print(
         f"[bold]Traffic[/] {truth.sent['clicks']:,} clicks and {truth.sent['logs']:,} log lines; "
-        f"{truth.doubled:,} of them twice, {letters:,} that cannot be used"
+        f"{truth.doubled:,} of them twice, {dead_letters:,} that cannot be used"
     )
     with console.status("Starting Spark …"):
         spark = build_session(
@@ -134,7 +134,7 @@ def _run(broker: millpond.Broker, place: Path, order: Order) -> bool:
 def _watch(
     streams: list[Stream], feed: Feed, truth: Truth, deadline: Deadline
 ) -> list[tuple[float, int, int]]:
-    """Show how far everything is until all that was sent has been read; answers what was sent over time."""
+    """Show the progress until everything sent has been read. Return what was sent over time."""
     progress = Progress(TextColumn("sent"), BarColumn(40), MofNCompleteColumn(), console=console)
     task = progress.add_task("sent", total=sum(truth.sent.values()))
     rates: list[tuple[float, int, int]] = []
@@ -145,12 +145,14 @@ def _watch(
             sent = dict(feed.acknowledged)
             rates.append((at, sent.get("clicks", 0), sent.get("logs", 0)))
             progress.update(task, completed=sum(sent.values()))
-            tallies = [
-                (stream.name, tally)
+            stats = [
+                (stream.name, query_stats)
                 for stream in streams
-                for tally in stream.look(at, sum(sent.get(topic, 0) for topic in stream.topics))
+                for query_stats in stream.look(
+                    at, sum(sent.get(topic, 0) for topic in stream.topics)
+                )
             ]
-            live.update(_progress_table(progress, tallies))
+            live.update(_progress_table(progress, stats))
             if not feed.is_alive() and all(stream.lag[-1][1] == 0 for stream in streams):
                 return rates
             behind = ", ".join(stream.name for stream in streams if stream.lag[-1][1])
@@ -158,15 +160,21 @@ def _watch(
             time.sleep(0.5)
 
 
-def _progress_table(progress: Progress, tallies: Sequence[tuple[str, Tally]]) -> Table:
+def _progress_table(progress: Progress, stats: Sequence[tuple[str, QueryStats]]) -> Table:
     table = Table(box=None, title_justify="left")
     for name in ("pipeline", "query"):
         table.add_column(name)
     for name in ("batches", "records", "records/s", "lag", "dead letters"):
         table.add_column(name, justify="right")
-    for pipeline, tally in tallies:
-        numbers = (tally.batches, tally.rows, int(tally.rate), tally.lag or 0, tally.dead_letters)
-        table.add_row(pipeline, tally.name, *(f"{number:,}" for number in numbers))
+    for pipeline, query_stats in stats:
+        numbers = (
+            query_stats.batches,
+            query_stats.rows,
+            int(query_stats.rate),
+            query_stats.lag or 0,
+            query_stats.dead_letters,
+        )
+        table.add_row(pipeline, query_stats.name, *(f"{number:,}" for number in numbers))
     whole = Table.grid()
     whole.add_row(progress)
     whole.add_row(table)
@@ -183,7 +191,10 @@ def _show(
     _print_rows(
         "Dead letters",
         ("from", "given up by", "reason", "letters"),
-        [(r["origin_topic"], r["given_up_by"], r["reason"], r["letters"]) for r in outcome.letters],
+        [
+            (r["origin_topic"], r["given_up_by"], r["reason"], r["letters"])
+            for r in outcome.dead_letters
+        ],
     )
     table = Table(title="Sent against found", title_justify="left")
     for name in ("", "what", "expected", "found"):

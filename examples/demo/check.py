@@ -1,7 +1,7 @@
-"""``python -m examples.demo.check REPORT``: whether the demo's report shows all that it should.
+"""``python -m examples.demo.check REPORT``: checks that the demo's report is complete.
 
-The page is read as a browser would read it. Every section and every chart must be there with something in
-it, and every line of the last table must have its tick.
+The page is parsed as a browser would. Every section and every chart must be there with data in it, and every
+line of the last table must have its tick.
 """
 
 import sys
@@ -18,13 +18,13 @@ PARTS = {
     "Dead letters": ("By reason", "Causes"),
     "Sent against found": ("Checks",),
 }
-# On a quiet day there is nothing to tell.
+# Without alerts the section may be empty.
 MAY_BE_EMPTY = frozenset({"Alerts"})
 
 
 @dataclass(slots=True)
 class Chart:
-    """One figure of the page: its caption, how many marks of data it has, and its table's cells."""
+    """One figure of the page: its caption, the number of its data marks, and its table's cells."""
 
     title: str = ""
     marks: int = 0
@@ -72,7 +72,7 @@ class _Page(HTMLParser):
 
 
 def problems(html: str) -> list[str]:
-    """What is missing or wrong; nothing for a report that is as it should be."""
+    """Return what is missing or wrong; empty for a complete report."""
     page = _Page()
     page.feed(html)
     found = []

@@ -1,4 +1,4 @@
-"""How long the demo may take in all, and what it says when that was not enough."""
+"""The time limit of the demo, and its error message."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import click
 
 @dataclass(slots=True)
 class Deadline:
-    """So many seconds from when it is made; whoever waits asks how much is left."""
+    """A deadline ``seconds`` after its creation."""
 
     seconds: float
     clock: Callable[[], float] = time.monotonic
@@ -19,15 +19,15 @@ class Deadline:
         self.began = self.clock()
 
     def taken(self) -> float:
-        """Seconds since the start."""
+        """Return the seconds since the start."""
         return self.clock() - self.began
 
     def left(self) -> float:
-        """Seconds that are left; none when it is over."""
+        """Return the seconds that are left; 0 when it is over."""
         return max(0.0, self.seconds - self.taken())
 
     def check(self, waiting_for: str) -> None:
-        """End the demo if it is over."""
+        """End the demo if the deadline is over."""
         if self.left() == 0:
             raise click.ClickException(
                 f"not done after {self.seconds:.0f} s, waiting for {waiting_for}; a busy machine? "

@@ -1,4 +1,4 @@
-"""The shop's side: librdkafka, unmodified, sends the traffic evenly and counts what is acknowledged."""
+"""The shop's side: librdkafka, unmodified, sends the traffic evenly and counts acknowledgements."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ SENT_AT = "sent-at-ms"
 
 
 class Feed(threading.Thread):
-    """Sends records over so many seconds; ``acknowledged`` counts by topic."""
+    """Sends records over ``seconds``; ``acknowledged`` counts by topic."""
 
     def __init__(self, bootstrap: str, records: Sequence[Sent], seconds: float) -> None:
         super().__init__(name="feed", daemon=True)
@@ -32,7 +32,7 @@ class Feed(threading.Thread):
         )
 
     def run(self) -> None:
-        """Send them all, the last ones when everything else has arrived."""
+        """Send all records, the last ones when everything else has arrived."""
         started = time.monotonic()
         paced = [record for record in self._records if record.key not in {b"nobody", b"bell"}]
         for number, record in enumerate(paced):

@@ -1,4 +1,4 @@
-"""The demo's broker and its files: they go at the end, or are kept for a look around."""
+"""The demo's broker and its files: removed at the end, or kept for inspection."""
 
 import shutil
 import tempfile
@@ -12,7 +12,7 @@ import millpond
 
 
 def with_broker(work: Callable[[millpond.Broker, Path], bool], *, keep: bool) -> bool:
-    """Do this with an embedded broker and a directory, which go afterwards, or later: by Ctrl-C."""
+    """Run ``work`` with an embedded broker and a directory; remove them afterwards, or after Ctrl-C."""
     place = Path(tempfile.mkdtemp(prefix="millpond-demo-"))
     try:
         with millpond.Broker() as broker:

@@ -1,4 +1,4 @@
-"""What came out, read back by plain readers, and held against what went in."""
+"""Reads the results with plain readers, and compares them with the input."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,14 +12,14 @@ import pyarrow.dataset as ds
 
 from examples.demo.feed import Feed
 from examples.demo.reader import Reader
-from examples.demo.streams import CLICK_LETTERS, DEDUP_LETTERS, LOG_LETTERS
+from examples.demo.streams import CLICK_DEAD_LETTERS, DEDUP_DEAD_LETTERS, LOG_DEAD_LETTERS
 from examples.demo.traffic import FUNNEL, Truth
 from millpond.spark.pipelines import dlq
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that must be so."""
+    """One condition that must hold."""
 
     what: str
     expected: object
@@ -32,7 +32,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One session that was found: when it began, how many steps of the funnel and events it had."""
+    """One session in the results: its start, its funnel steps and its events."""
 
     start: datetime
     steps: int
@@ -41,7 +41,7 @@ class Visit:
 
 @dataclass(slots=True)
 class Outcome:
-    """Results as rows, ready to be shown."""
+    """Results as rows for the report."""
 
     checks: list[Check]
     funnel: list[tuple[str, int]]
@@ -51,7 +51,7 @@ class Outcome:
     error_times: list[tuple[datetime, str, int]]  # minute, service, lines
     levels: list[tuple[str, int, int, int]]
     alerts: list[dict[str, Any]]
-    letters: list[dict[str, Any]]
+    dead_letters: list[dict[str, Any]]
 
     @property
     def holds(self) -> bool:
@@ -61,7 +61,9 @@ class Outcome:
 def read_outcome(
     spark: Any, bootstrap: str, place: Path, truth: Truth, feed: Feed, reader: Reader
 ) -> Outcome:
-    """Read Parquet with pyarrow, letters with the ``dlq`` pipeline's batch twin, and check everything."""
+    """Read Parquet with pyarrow, dead letters with the batch job of the ``dlq`` pipeline, and check
+    everything.
+    """
     lake = _table(place / "lake", ["topic", "partition", "offset"])
     places = Counter(zip(*(lake[name].to_pylist() for name in lake.column_names), strict=True))
     rows: Counter[str] = Counter()
@@ -76,11 +78,14 @@ def read_outcome(
     by_level: Counter[tuple[str, str]] = Counter()
     for row in levels:
         by_level[row["service"], row["level"]] += row["lines"]
-    letters = [
+    dead_letters = [
         row.asDict()
         for row in dlq.run_batch(
             spark,
-            dlq.Options(bootstrap=bootstrap, source=(CLICK_LETTERS, LOG_LETTERS, DEDUP_LETTERS)),
+            dlq.Options(
+                bootstrap=bootstrap,
+                source=(CLICK_DEAD_LETTERS, LOG_DEAD_LETTERS, DEDUP_DEAD_LETTERS),
+            ),
         ).collect()
     ]
     checks = [
@@ -98,15 +103,21 @@ def read_outcome(
         ),
         Check("ids after deduplication", len(truth.ids), len(reader.ids)),
         Check("ids that came twice", 0, sum(reader.ids.values()) - len(reader.ids)),
-        Check("ids that nobody sent", 0, len(reader.ids.keys() - truth.ids)),
+        Check("ids that were never sent", 0, len(reader.ids.keys() - truth.ids)),
         Check(
             "dead letters of clicks",
-            dict(truth.click_letters),
-            _reasons(letters, "demo-clickstream"),
+            dict(truth.click_dead_letters),
+            _reasons(dead_letters, "demo-clickstream"),
         ),
-        Check("dead letters of logs", dict(truth.log_letters), _reasons(letters, "demo-logs")),
         Check(
-            "records without an id", {"NO_ID": truth.without_id}, _reasons(letters, "demo-dedup")
+            "dead letters of logs",
+            dict(truth.log_dead_letters),
+            _reasons(dead_letters, "demo-logs"),
+        ),
+        Check(
+            "records without an id",
+            {"NO_ID": truth.without_id},
+            _reasons(dead_letters, "demo-dedup"),
         ),
     ]
     return Outcome(
@@ -130,7 +141,7 @@ def read_outcome(
             if row["level"] == "ERROR"
         ],
         alerts=alerts,
-        letters=letters,
+        dead_letters=dead_letters,
     )
 
 
@@ -157,17 +168,19 @@ def _ms(moment: datetime) -> int:
 
 
 def _shown(alerts: Iterable[tuple[int, str]]) -> list[str]:
-    """Alerts as people read them, in the order of their minutes."""
+    """Format alerts for readers, in the order of their minutes."""
     return [
         f"{datetime.fromtimestamp(minute / 1000, UTC):%H:%M} {service}"
         for minute, service in sorted(alerts)
     ]
 
 
-def _reasons(letters: Iterable[dict[str, Any]], group: str) -> dict[str, int]:
-    return dict(_sum((row for row in letters if row["given_up_by"] == group), "reason", "letters"))
+def _reasons(dead_letters: Iterable[dict[str, Any]], group: str) -> dict[str, int]:
+    return dict(
+        _sum((row for row in dead_letters if row["given_up_by"] == group), "reason", "letters")
+    )
 
 
 def quantile(values: list[float], share: float) -> float:
-    """The value below which this share of them lies."""
+    """Return the value below which this share of them lies."""
     return float(pc.quantile(values, q=share)[0].as_py()) if values else 0.0

@@ -1,4 +1,4 @@
-"""The demo's report: what came in, what came out, how fast, and whether it agrees."""
+"""The demo's report: input, output, speed, and whether they agree."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from examples.demo.streams import Stream
 from examples.demo.traffic import FUNNEL, Truth
 from millpond.spark.report import Figure, Section, Series, bar_chart, line_chart, page, table
 
-_SLOT_MIN = 5  # minutes of the story to a point of its charts
+_SLOT_MIN = 5  # minutes of the story for each point of its charts
 
 
 def write_report(
@@ -25,7 +25,7 @@ def write_report(
 ) -> None:
     """Write the page."""
     times = [seconds for _at, seconds in latencies]
-    letters = sum(row["letters"] for row in outcome.letters)
+    dead_letters = sum(row["letters"] for row in outcome.dead_letters)
     seconds = rates[-1][0] if rates else 0.0
     sent = sum(truth.sent.values())
     figures = [
@@ -43,7 +43,7 @@ def write_report(
             good=len(outcome.visits) == truth.sessions,
         ),
         Figure("sent twice", f"{truth.doubled:,}", "removed once each"),
-        Figure("dead letters", f"{letters:,}", "one from each pipeline that gave a record up"),
+        Figure("dead letters", f"{dead_letters:,}", "one from each pipeline that gave a record up"),
         Figure(
             "end to end, p50", f"{quantile(times, 0.5):.1f} s", "client to client, through Spark"
         ),
@@ -121,7 +121,7 @@ def write_report(
             "Dead letters",
             "What could not be used, by where it came from and why. Nothing disappears.",
             [
-                bar_chart("By reason", _reasons(outcome.letters), unit="letters"),
+                bar_chart("By reason", _reasons(outcome.dead_letters), unit="letters"),
                 table(
                     "Causes",
                     ["from", "given up by", "reason", "pattern", "letters"],
@@ -133,7 +133,7 @@ def write_report(
                             r["pattern"],
                             r["letters"],
                         )
-                        for r in outcome.letters
+                        for r in outcome.dead_letters
                     ],
                 ),
             ],
@@ -161,7 +161,7 @@ def write_report(
 
 
 def shown(value: object) -> str:
-    """A figure, several by name, or a list, as people write them."""
+    """Format a figure, several by name, or a list."""
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, dict):
@@ -175,10 +175,10 @@ def _name(key: object) -> str:
     return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
-def _reasons(letters: Iterable[dict[str, object]]) -> list[tuple[str, float]]:
-    """Letters by what was wrong, whoever gave the record up."""
+def _reasons(dead_letters: Iterable[dict[str, object]]) -> list[tuple[str, float]]:
+    """Return the number of dead letters for each reason."""
     found: Counter[str] = Counter()
-    for row in letters:
+    for row in dead_letters:
         number = row["letters"]
         assert isinstance(number, int)
         found[f"{row['origin_topic']}: {row['reason']}"] += number
@@ -186,7 +186,7 @@ def _reasons(letters: Iterable[dict[str, object]]) -> list[tuple[str, float]]:
 
 
 def _visits(visits: Sequence[Visit]) -> list[Series]:
-    """How many began in each slot of time, and how many of these ended with a purchase."""
+    """Return how many began in each time slot, and how many of these ended with a purchase."""
     if not visits:
         return []
     first = min(visit.start for visit in visits)
@@ -196,7 +196,7 @@ def _visits(visits: Sequence[Visit]) -> list[Series]:
 
 
 def _lengths(visits: Sequence[Visit]) -> list[tuple[str, float]]:
-    """How many visits had so many events, in steps that double."""
+    """Return a histogram of visits by their number of events, in steps that double."""
     found = Counter(visit.events.bit_length() for visit in visits)
     return [
         (f"{1 << (bits - 1)} to {(1 << bits) - 1}" if bits > 1 else "1", float(found[bits]))
@@ -205,7 +205,7 @@ def _lengths(visits: Sequence[Visit]) -> list[tuple[str, float]]:
 
 
 def _errors(lines: Sequence[tuple[datetime, str, int]]) -> list[Series]:
-    """Lines of each service in each slot of time."""
+    """Return the lines of each service in each time slot."""
     if not lines:
         return []
     first = min(start for start, _service, _count in lines)
@@ -221,7 +221,7 @@ def _slot(moment: datetime, first: datetime) -> int:
 
 
 def _over_time(name: str, found: Counter[int], slots: Iterable[int]) -> Series:
-    """A point for each slot from the first to the last, also where there was nothing."""
+    """Return a point for each slot from the first to the last, also where there was nothing."""
     return Series(name, [(float(at), found[at]) for at in range(0, max(slots) + 1, _SLOT_MIN)])
 
 

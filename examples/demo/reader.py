@@ -1,4 +1,4 @@
-"""The other side: a consumer of the deduplicated clicks, which sees only what Spark has committed."""
+"""The other side: a consumer of the deduplicated clicks, which reads only what Spark has committed."""
 
 import json
 import threading
@@ -11,7 +11,7 @@ from examples.demo.feed import SENT_AT
 
 
 class Reader(threading.Thread):
-    """Reads a topic as it is written: how often each id came, and how long each took from end to end."""
+    """Reads a topic as it is written: counts each id, and measures the latency from end to end."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__(name="reader", daemon=True)
@@ -46,9 +46,9 @@ class Reader(threading.Thread):
                     self.latencies.append((time.monotonic() - started, took))
         self._consumer.close()
 
-    def finish(self, expected: int, patience_s: float) -> None:
-        """Wait until so many distinct ids have come, or not longer than this; then stop."""
-        until = time.monotonic() + patience_s
+    def finish(self, expected: int, timeout_s: float) -> None:
+        """Wait until ``expected`` distinct ids have come, or ``timeout_s`` is over; then stop."""
+        until = time.monotonic() + timeout_s
         while len(self.ids) < expected and time.monotonic() < until and self.is_alive():
             time.sleep(0.1)
         self._finished.set()

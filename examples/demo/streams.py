@@ -1,4 +1,4 @@
-"""The pipelines on Spark, as they are shipped, and how far each of them is."""
+"""The shipped pipelines on Spark, and the progress of each."""
 
 import threading
 from collections.abc import Mapping
@@ -18,35 +18,39 @@ from examples.demo.traffic import (
 )
 from millpond.spark.pipelines import clickstream, dedup, lake, logs
 from millpond.spark.pipelines.flow import Options
-from millpond.spark.pipelines.running import Running, Tally, start
+from millpond.spark.pipelines.running import QueryStats, Running, start
 
 UNIQUE = "clicks.unique"
-CLICK_LETTERS, LOG_LETTERS, DEDUP_LETTERS = "clicks.dlq", "logs.dlq", "clicks.unique.dlq"
+CLICK_DEAD_LETTERS, LOG_DEAD_LETTERS, DEDUP_DEAD_LETTERS = (
+    "clicks.dlq",
+    "logs.dlq",
+    "clicks.unique.dlq",
+)
 INTERVAL = "2 seconds"
 PAGES_MAX = 20  # more than the shop has, so that every view is in the result
 
 
 @dataclass(slots=True)
 class BatchTimes:
-    """How long batches took. Spark tells of its last one until there is another; each counts once."""
+    """The durations of batches. Spark reports its last batch until there is another; each counts once."""
 
     _by_batch: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def note(self, query: str, progress: Mapping[str, Any] | None) -> None:
-        """Take what a query says of its last batch; one without records does not count."""
+        """Take a query's report of its last batch; one without records does not count."""
         if progress is not None and progress["numInputRows"]:
             took = progress["durationMs"].get("triggerExecution", 0) / 1000
             self._by_batch[query, progress["batchId"]] = took
 
     @property
     def seconds(self) -> list[float]:
-        """One figure for each batch."""
+        """Return one figure for each batch."""
         return list(self._by_batch.values())
 
 
 @dataclass(slots=True)
 class Stream:
-    """One running pipeline, and how far it was over time."""
+    """One running pipeline, and its progress over time."""
 
     name: str
     topics: tuple[str, ...]
@@ -54,20 +58,20 @@ class Stream:
     lag: list[tuple[float, int]] = field(default_factory=list)
     times: BatchTimes = field(default_factory=BatchTimes)
 
-    def look(self, at_s: float, sent: int) -> list[Tally]:
-        """How far each of its queries is; begins again what Spark gave up because the machine was busy."""
+    def look(self, at_s: float, sent: int) -> list[QueryStats]:
+        """Return the progress of each query; restarts what Spark gave up because the machine was busy."""
         if self.running.wait(0.01):
             self.running.check()
             raise RuntimeError(f"{self.name} ended by itself")
-        tallies = self.running.tallies()
+        stats = self.running.stats()
         for query in self.running.queries:
             self.times.note(query.name, query.lastProgress)
-        behind = [max(0, sent - tally.rows) for tally in tallies]
+        behind = [max(0, sent - query_stats.rows) for query_stats in stats]
         self.lag.append((at_s, max(behind, default=sent)))
-        return tallies
+        return stats
 
     def drain(self) -> None:
-        """Wait until all that was sent is in the results, closed windows included."""
+        """Wait until everything sent is in the results, closed windows included."""
         while True:
             try:
                 for query in self.running.queries:
@@ -80,7 +84,7 @@ class Stream:
 
 
 def start_all(spark: Any, bootstrap: str, place: Path) -> list[Stream]:
-    """Lake, clicks, logs and deduplication, side by side in one session."""
+    """Start lake, clicks, logs and deduplication in one session."""
 
     def common(name: str, *topics: str) -> dict[str, Any]:
         return {
@@ -101,7 +105,7 @@ def start_all(spark: Any, bootstrap: str, place: Path) -> list[Stream]:
         "clickstream": clickstream.Options(
             **common("clickstream", "clicks"),
             to=str(place / "clickstream"),
-            dead_letters=CLICK_LETTERS,
+            dead_letters=CLICK_DEAD_LETTERS,
             gap=gap,
             lateness=lateness,
             top=PAGES_MAX,
@@ -109,20 +113,20 @@ def start_all(spark: Any, bootstrap: str, place: Path) -> list[Stream]:
         "logs": logs.Options(
             **common("logs", "logs"),
             to=str(place / "logs"),
-            dead_letters=LOG_LETTERS,
+            dead_letters=LOG_DEAD_LETTERS,
             lateness=log_lateness,
             errors_min=ALERT_ERRORS_MIN,
             error_share=ALERT_SHARE,
         ),
         "dedup": dedup.Options(
-            **common("dedup", "clicks"), to=UNIQUE, dead_letters=DEDUP_LETTERS, within=lateness
+            **common("dedup", "clicks"), to=UNIQUE, dead_letters=DEDUP_DEAD_LETTERS, within=lateness
         ),
     }
     return [Stream(name, one.source, start(spark, name, one)) for name, one in options.items()]
 
 
 def drain(streams: list[Stream], deadline: Deadline) -> None:
-    """Wait until everything that was sent is in the results, closed windows included."""
+    """Wait until everything sent is in the results, closed windows included."""
     for stream in streams:
         failures: list[BaseException] = []
         worker = threading.Thread(target=_drain, args=(stream, failures), daemon=True)
@@ -137,12 +141,12 @@ def drain(streams: list[Stream], deadline: Deadline) -> None:
 def _drain(stream: Stream, failures: list[BaseException]) -> None:
     try:
         stream.drain()
-    except Exception as error:  # noqa: BLE001 - whoever waits for this raises it
+    except Exception as error:  # noqa: BLE001 - the waiting thread raises it
         failures.append(error)
 
 
 def stop(streams: list[Stream]) -> None:
-    """End the pipelines and let their last offsets reach the broker."""
+    """Stop the pipelines and commit their last offsets."""
     for stream in streams:
         stream.running.stop()
         stream.running.close()

@@ -1,8 +1,8 @@
-"""A shop's traffic, made up from a seed: visitors who click, services that log, and what goes wrong.
+"""A shop's generated traffic: visitors who click, services that log, and typical faults.
 
-Records come in the order of their arrival. Some are sent twice, some arrive late, some are too late to
-count, some are no events at all; and for three minutes the payment service is in trouble. ``Truth`` is what
-a perfect pipeline would find, worked out here from the same events and nothing else.
+Records come in the order of their arrival. Some are sent twice, some arrive late, some are too late to count,
+some are no events at all; and for three minutes the payment service has errors. ``Truth`` is the result of a
+perfect pipeline, computed here from the same events and nothing else.
 """
 
 import json
@@ -44,7 +44,7 @@ _ERRORS = {
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One record to send: where to, and when it arrives by the clock of the story (ms)."""
+    """One record to send: its topic, and its arrival by the clock of the story (ms)."""
 
     topic: str
     key: bytes | None
@@ -54,14 +54,14 @@ class Sent:
 
 @dataclass(slots=True)
 class Truth:
-    """What is in the traffic. Times are milliseconds, as the events say them."""
+    """What is in the traffic. Times are milliseconds, as in the events."""
 
     sent: Counter[str] = field(default_factory=Counter)
     ids: set[str] = field(default_factory=set)
     counted: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
     views: Counter[str] = field(default_factory=Counter)
-    click_letters: Counter[str] = field(default_factory=Counter)
-    log_letters: Counter[str] = field(default_factory=Counter)
+    click_dead_letters: Counter[str] = field(default_factory=Counter)
+    log_dead_letters: Counter[str] = field(default_factory=Counter)
     levels: Counter[tuple[str, str]] = field(default_factory=Counter)
     minutes: Counter[tuple[int, str, str]] = field(default_factory=Counter)
     without_id: int = 0
@@ -70,7 +70,7 @@ class Truth:
 
     @property
     def visits(self) -> list[list[tuple[int, str]]]:
-        """Visits: a visitor's events (when, which action) without a gap of ten minutes or more."""
+        """Return visits: a visitor's events (time, action) without a gap of ten minutes or more."""
         found = []
         for events in map(sorted, self.counted.values()):
             starts = [0]
@@ -82,12 +82,12 @@ class Truth:
 
     @property
     def sessions(self) -> int:
-        """How many visits there are."""
+        """The number of visits."""
         return len(self.visits)
 
     @property
     def funnel(self) -> dict[str, int]:
-        """How many visits got to each step, the steps before it taken in their order."""
+        """Return how many visits got to each step, the steps before it taken in their order."""
         reached: Counter[str] = Counter()
         for visit in self.visits:
             since = visit[0][0]
@@ -101,7 +101,9 @@ class Truth:
 
     @property
     def alerts(self) -> set[tuple[int, str]]:
-        """The minutes (by their start) and services with many errors, and many for their lines."""
+        """Return the minutes (by their start) and services with many errors, absolutely and for their
+        lines.
+        """
         lines: Counter[tuple[int, str]] = Counter()
         errors: Counter[tuple[int, str]] = Counter()
         for (minute, service, level), count in self.minutes.items():
@@ -115,15 +117,15 @@ class Truth:
 
     @property
     def events(self) -> int:
-        """Click events that count, each once."""
+        """The number of distinct click events that count."""
         return sum(map(len, self.counted.values()))
 
 
 def traffic(seed: int, clicks: int, lines: int, end_ms: int) -> tuple[list[Sent], Truth]:
-    """So many clicks and log lines over an hour and a half that ends at ``end_ms``, and the truth about them.
+    """Return clicks and log lines over an hour and a half that ends at ``end_ms``, and the truth about them.
 
-    The last record of each topic comes a long time after the others: what came before it is then over for
-    sure, and every window and session of it closed.
+    The last record of each topic comes a long time after the others, so that every earlier window and session
+    is closed.
     """
     chance = random.Random(seed)
     truth = Truth()
@@ -184,7 +186,7 @@ def _click(
     key = user.encode()
     if fate < 0.004:
         value, reason = _poison(chance, identifier, user, page, action, at)
-        truth.click_letters[reason] += 1
+        truth.click_dead_letters[reason] += 1
         if reason in {"EMPTY", "NOT_UTF8", "MALFORMED_JSON"}:
             truth.without_id += 1
         else:
@@ -194,8 +196,8 @@ def _click(
     value = _event(identifier, user, page, action, at)
     truth.ids.add(identifier)
     if fate < 0.008:
-        # A phone that was in a tunnel for too long.
-        truth.click_letters["LATE"] += 1
+        # A phone without network for too long.
+        truth.click_dead_letters["LATE"] += 1
         truth.late += 1
         yield Sent("clicks", key, value, _ms(at + LATENESS_S + 60 + chance.random() * 1800))
         return
@@ -245,12 +247,12 @@ def _lines(chance: random.Random, count: int, start_s: float, truth: Truth) -> I
         )[0]
         fate = chance.random()
         if fate < 0.002:
-            truth.log_letters["NOT_UTF8"] += 1
+            truth.log_dead_letters["NOT_UTF8"] += 1
             yield Sent("logs", service.encode(), b"\xc3\x28 garbage", _ms(at))
             continue
         line = _line(chance, service, level, at)
         if fate < 0.004:
-            truth.log_letters["LATE"] += 1
+            truth.log_dead_letters["LATE"] += 1
             yield Sent("logs", service.encode(), line, _ms(at + LOG_LATENESS_S + 60))
             continue
         truth.levels[service, level] += 1

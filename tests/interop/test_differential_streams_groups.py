@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from millpond.group import records
-from millpond.group.streams_records import (
+from millpond.group import kinds
+from millpond.group.records import ForeignRecord
+from millpond.group.streams.records import (
     STREAMS_KEY_VERSIONS,
     StreamsGroupStored,
     StreamsRecord,
@@ -605,9 +606,9 @@ def facts(peer: Peer, group: str) -> Iterator[StreamsRecord]:
             for record in [] if header.is_control else decode_batch(data, position):
                 if record.key is None or record.key[:2] not in STREAMS_KEYS:
                     continue
-                fact = records.decode(record.key, record.value)
-                assert not isinstance(fact, records.ForeignRecord)
-                assert records.encode(fact) == (record.key, record.value), fact
+                fact = kinds.decode(record.key, record.value)
+                assert not isinstance(fact, ForeignRecord)
+                assert kinds.encode(fact) == (record.key, record.value), fact
                 if fact.group_id == group:
                     yield fact  # type: ignore[misc]
 

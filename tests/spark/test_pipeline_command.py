@@ -15,7 +15,7 @@ from millpond.cli import cli, pipeline
 from millpond.client.blocking import BlockingClient
 from millpond.spark.pipelines import PIPELINES
 from millpond.spark.pipelines.failures import explained
-from millpond.spark.pipelines.running import Tally, lag_of
+from millpond.spark.pipelines.running import QueryStats, lag_of
 from tests.spark.conftest import SHORT_LIVED_JAVA
 from tests.support.broker_process import MillpondProcess
 
@@ -65,22 +65,22 @@ def report(batch: int, rows: int, *, end: int, latest: int) -> dict[str, object]
 
 
 def test_reports_add_up_and_none_counts_twice() -> None:
-    tally = Tally("lake")
-    tally.add(report(0, 100, end=100, latest=300))
-    assert tally.lag == 200
-    tally.add(report(1, 0, end=100, latest=100))  # idle: nothing ran under this number yet
-    tally.add(report(1, 200, end=300, latest=300))
-    tally.add(report(1, 200, end=300, latest=300))
-    assert (tally.batches, tally.rows, tally.lag) == (2, 300, 0)
-    assert (tally.dead_letters, tally.dropped_late) == (4, 2)
+    query_stats = QueryStats("lake")
+    query_stats.add(report(0, 100, end=100, latest=300))
+    assert query_stats.lag == 200
+    query_stats.add(report(1, 0, end=100, latest=100))  # idle: nothing ran under this number yet
+    query_stats.add(report(1, 200, end=300, latest=300))
+    query_stats.add(report(1, 200, end=300, latest=300))
+    assert (query_stats.batches, query_stats.rows, query_stats.lag) == (2, 300, 0)
+    assert (query_stats.dead_letters, query_stats.dropped_late) == (4, 2)
 
 
 def test_what_only_one_pipeline_can_say_is_said_in_words() -> None:
-    tally = Tally("dedup", facts={"rate_stated": 0.001, "rate_estimated": 0.00012345})
-    assert pipeline._facts([Tally("dedup-letters"), tally]) == [
+    query_stats = QueryStats("dedup", facts={"rate_stated": 0.001, "rate_estimated": 0.00012345})
+    assert pipeline._facts([QueryStats("dedup-letters"), query_stats]) == [
         "dedup: rate stated 0.001, rate estimated 0.00012"
     ]
-    assert pipeline._facts([Tally("dlq", facts={"without_topic": 1234})]) == [
+    assert pipeline._facts([QueryStats("dlq", facts={"without_topic": 1234})]) == [
         "dlq: without topic 1,234"
     ]
 
@@ -126,8 +126,8 @@ def test_it_runs_until_it_is_told_to_stop(
     process.send_signal(signal.SIGTERM)
     out, rest = process.communicate(timeout=120)
     assert process.returncode == 0, "".join(said) + rest
-    (tally,) = json.loads(out)
-    assert (tally["query"], tally["rows"], tally["lag"]) == ("lake", 50, 0)
+    (query_stats,) = json.loads(out)
+    assert (query_stats["query"], query_stats["rows"], query_stats["lag"]) == ("lake", 50, 0)
 
 
 @pytest.mark.usefixtures("in_shared_session")
@@ -142,8 +142,8 @@ def test_it_works_off_what_is_there_ends_at_ctrl_c_and_its_small_files_become_on
 
     ended = CliRunner().invoke(cli, [*stream, "--available-now", "--rows-per-batch", "10"])
     assert ended.exit_code == 0, ended.output
-    (tally,) = json.loads(ended.stdout)
-    assert (tally["batches"], tally["rows"], tally["lag"]) == (4, 40, 0)
+    (query_stats,) = json.loads(ended.stdout)
+    assert (query_stats["batches"], query_stats["rows"], query_stats["lag"]) == (4, 40, 0)
 
     client.produce_batch(topic, 0, [(1_700_003_600_000, b"k", b"later", ())])
     is_over = threading.Event()

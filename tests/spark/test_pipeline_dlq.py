@@ -9,7 +9,7 @@ import pytest
 import millpond
 from millpond.client.blocking import BlockingClient
 from millpond.spark.pipelines import dlq
-from millpond.spark.pipelines.letters import letters, read_letters
+from millpond.spark.pipelines.dead_letters import dead_letters, read_dead_letters
 from millpond.spark.pipelines.running import run
 from tests.spark.pipeline_kit import frame, headers_of, numbered, record, rows_of
 from tests.support.committed import read_committed, values
@@ -44,7 +44,7 @@ def in_dlq(*letters_of: tuple[Any, ...]) -> list[tuple[Any, ...]]:
 
 
 def test_letters_of_all_kinds_are_read(spark: Any) -> None:
-    found = read_letters(
+    found = read_dead_letters(
         frame(
             spark,
             in_dlq(
@@ -77,7 +77,7 @@ def test_causes_are_patterns_and_the_innermost_exception_is_the_likely_one(spark
         ].replace("10.0.0.9", "10.0.0.77"),
     }
     found = dlq.causes(
-        read_letters(
+        read_dead_letters(
             frame(
                 spark,
                 in_dlq(
@@ -118,8 +118,8 @@ def test_a_letter_goes_back_as_it_was_and_not_for_ever(spark: Any) -> None:
     rounds = 0
     while True:
         bad = records.selectExpr("*", "'NOT_JSON' AS reason", "'the value is not JSON' AS problem")
-        buried = letters(bad, topic="orders.dlq", group="g", stage="story")
-        again = dlq.replayed(read_letters(from_sink(spark, buried)), attempts=3).collect()
+        buried = dead_letters(bad, topic="orders.dlq", group="g", stage="story")
+        again = dlq.replayed(read_dead_letters(from_sink(spark, buried)), attempts=3).collect()
         if not again:
             break
         rounds += 1
@@ -137,7 +137,7 @@ def test_a_letter_goes_back_as_it_was_and_not_for_ever(spark: Any) -> None:
 
 def test_what_is_no_topic_gets_nothing_back(spark: Any) -> None:
     named = ("orders", "orders\n", "two words", "..", "__consumer_offsets", "o" * 250)
-    found = read_letters(
+    found = read_dead_letters(
         frame(
             spark,
             in_dlq(*(record("a", headers=SHARE | {"__dlq.errors.topic": one}) for one in named)),
@@ -161,7 +161,7 @@ def from_sink(spark: Any, rows: Any) -> Any:
 
 
 def test_only_what_was_asked_for_goes_back_and_no_faster_than_it_may(spark: Any) -> None:
-    found = read_letters(
+    found = read_dead_letters(
         frame(
             spark,
             in_dlq(
@@ -182,12 +182,12 @@ def test_a_repeated_batch_does_without_the_topics_that_it_did_without(tmp_path: 
     """The driver died after a batch was sent; somebody has made the topic before it is repeated."""
     letters = {"orders": 3, "gone": 2}
     file = tmp_path / "stay.json"
-    assert dlq.Stay(file).settle(0, letters, lambda asked: GONE) == ["gone"]
-    assert dlq.Stay(file).settle(0, letters, lambda asked: {}) == ["gone"]
-    assert dlq.Stay(file).count() == 2
-    assert dlq.Stay(file).settle(1, letters, lambda asked: {}) == []
-    assert dlq.Stay(file).settle(2, {"gone": 1}, lambda asked: GONE) == ["gone"]
-    assert dlq.Stay(file).count() == 3, "of all batches"
+    assert dlq.MissingTopics(file).settle(0, letters, lambda asked: GONE) == ["gone"]
+    assert dlq.MissingTopics(file).settle(0, letters, lambda asked: {}) == ["gone"]
+    assert dlq.MissingTopics(file).count() == 2
+    assert dlq.MissingTopics(file).settle(1, letters, lambda asked: {}) == []
+    assert dlq.MissingTopics(file).settle(2, {"gone": 1}, lambda asked: GONE) == ["gone"]
+    assert dlq.MissingTopics(file).count() == 3, "of all batches"
 
 
 def test_letters_whose_topic_is_not_there_stay_and_the_others_go_back(
@@ -215,9 +215,9 @@ def test_letters_whose_topic_is_not_there_stay_and_the_others_go_back(
             available_now=True,
             interval="1 seconds",
         )
-        (tally,) = run(spark, "dlq", replay)
+        (query_stats,) = run(spark, "dlq", replay)
         assert values(read_committed(broker.bootstrap, "orders")) == [b"2"]
-        assert tally.facts == {"without_topic": 2}
+        assert query_stats.facts == {"without_topic": 2}
         assert "topic gone is not there" in caplog.text
 
         client.create_topic("gone", partitions=1)

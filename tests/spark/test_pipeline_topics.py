@@ -93,9 +93,9 @@ def test_a_lake_goes_on_where_it_was_and_holds_each_record_once(
         quiet_s=0,
         group=f"{topic}-lake",
     )
-    (tally,) = run(spark, "lake", options)
-    assert (tally.rows, tally.lag) == (sent, 0)
-    assert tally.batches >= 2
+    (query_stats,) = run(spark, "lake", options)
+    assert (query_stats.rows, query_stats.lag) == (sent, 0)
+    assert query_stats.batches >= 2
     sent += send_more(client, topic, clicks(50, seed=2, start_ms=START_MS, truth=Truth()))
     run(spark, "lake", options)
 
@@ -127,9 +127,9 @@ def test_clicks_become_sessions_pages_and_letters_and_nothing_is_missing(
         available_now=True,
         results=f"{topic}.results",
     )
-    tallies = {tally.name: tally for tally in run(spark, "clickstream", options)}
-    assert tallies["clickstream-letters"].dead_letters == truth.poison + truth.too_late
-    assert tallies["clickstream"].dropped_late == 0
+    stats = {query_stats.name: query_stats for query_stats in run(spark, "clickstream", options)}
+    assert stats["clickstream-letters"].dead_letters == truth.poison + truth.too_late
+    assert stats["clickstream"].dropped_late == 0
 
     sessions = pyarrow.dataset.dataset(tmp_path / "out" / "sessions").to_table().to_pylist()
     assert sum(row["events"] for row in sessions) == truth.events
@@ -231,9 +231,9 @@ def test_doubles_stop_and_letters_go_back_to_where_they_came_from(
         capacity=10_000,
         rate=0.0001,
     )
-    tally = next(one for one in run(spark, "dedup", options) if one.name == "dedup")
-    assert tally.facts["rate_stated"] == 0.0001
-    assert 0 < tally.facts["rate_estimated"] < 0.0001, "forty ids are far from ten thousand"
+    query_stats = next(one for one in run(spark, "dedup", options) if one.name == "dedup")
+    assert query_stats.facts["rate_stated"] == 0.0001
+    assert 0 < query_stats.facts["rate_estimated"] < 0.0001, "forty ids are far from ten thousand"
     clean = [json.loads(value)["id"] for value in values_of(spark, broker, f"{topic}.clean")]
     assert sorted(clean) == list(range(40))
 
@@ -250,8 +250,8 @@ def test_doubles_stop_and_letters_go_back_to_where_they_came_from(
         spark, dlq.Options(bootstrap=desk.bootstrap, source=desk.source)
     ).collect()
     assert (cause["origin_topic"], cause["reason"], cause["letters"]) == (topic, "NO_ID", 3)
-    (tally,) = run(spark, "dlq", desk)
-    assert tally.batches >= 2, "two letters a second, so three take two batches"
+    (query_stats,) = run(spark, "dlq", desk)
+    assert query_stats.batches >= 2, "two letters a second, so three take two batches"
     assert values_of(spark, broker, topic).count(b"no id") == 6
 
 
@@ -380,9 +380,11 @@ def test_a_replay_skips_the_years_between_wrong_clocks_and_sends_what_its_twin_s
     for name in ("again", "twin"):
         client.create_topic(f"{topic}.{name}", partitions=1)
 
-    (tally,) = run(spark, "replay", played)
+    (query_stats,) = run(spark, "replay", played)
 
-    assert tally.batches <= 9, "1970, a pause of two, two minutes, a pause of two, 2100, the end"
+    assert query_stats.batches <= 9, (
+        "1970, a pause of two, two minutes, a pause of two, 2100, the end"
+    )
     assert values_of(spark, broker, f"{topic}.again") == orders
     replay.run_batch(spark, replace(played, to=f"{topic}.twin"))
     assert values_of(spark, broker, f"{topic}.twin") == orders

@@ -87,8 +87,8 @@ def test_letters_are_reported_as_they_come_and_go_back_once_whatever_is_repeated
         compact_every=4,
         quiet_s=0,
     )
-    (tally,) = run(spark, "dlq", report)
-    assert tally.batches >= 4, "the marker of a transaction is read as well"
+    (query_stats,) = run(spark, "dlq", report)
+    assert query_stats.batches >= 4, "the marker of a transaction is read as well"
     causes = table(tmp_path / "report" / "causes")
     assert [(one["origin_topic"], one["reason"], one["letters"]) for one in causes] == [
         (topic, "MALFORMED_JSON", 1)

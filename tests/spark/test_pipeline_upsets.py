@@ -169,9 +169,9 @@ def test_partitions_out_of_step_do_not_make_each_others_records_late(
     )
     for name in (f"{topic}.clean", f"{topic}.dlq"):
         client.create_topic(name, partitions=1)
-    tallies = {tally.name: tally for tally in run(spark, "dedup", options)}
-    assert tallies["dedup"].batches >= 4
-    assert tallies["dedup"].dropped_late == 0
+    stats = {query_stats.name: query_stats for query_stats in run(spark, "dedup", options)}
+    assert stats["dedup"].batches >= 4
+    assert stats["dedup"].dropped_late == 0
     clean = values(read_committed(broker.bootstrap, f"{topic}.clean"))
     assert len(set(clean)) == len(clean) == 240
 
@@ -197,9 +197,9 @@ def test_a_record_that_is_ahead_does_not_hold_up_its_partition_until_its_neighbo
     )
     for name in (f"{topic}.dlq", f"{topic}.alerts"):
         client.create_topic(name, partitions=1)
-    tallies = {tally.name: tally for tally in run(spark, "logs", options)}
-    assert tallies["logs"].dropped_late == 0
-    assert tallies["logs-letters"].dead_letters == 1
+    stats = {query_stats.name: query_stats for query_stats in run(spark, "logs", options)}
+    assert stats["logs"].dropped_late == 0
+    assert stats["logs-letters"].dead_letters == 1
     assert values(read_committed(broker.bootstrap, f"{topic}.dlq")) == [b"fine"]
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from millpond.base.errors import MemberEpochFenced, MillpondError, UnknownMember
-from millpond.group.consumer_records import Target
-from millpond.group.messages import ConsumerHeartbeat, ConsumerHeartbeatAnswer
+from millpond.group.consumer.messages import ConsumerHeartbeat, ConsumerHeartbeatAnswer
+from millpond.group.consumer.records import Target
 from tests.support.group_desk import GROUP, Desk
 
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from millpond.base.errors import MillpondError
-from millpond.group import records
-from millpond.group.consumer import ConsumerGroup
-from millpond.group.streams import StreamsGroup
+from millpond.group import kinds
+from millpond.group.consumer.group import ConsumerGroup
+from millpond.group.streams.group import StreamsGroup
 from tests.support.group_desk import GROUP, Desk
 
 GroupT = TypeVar("GroupT", ConsumerGroup, StreamsGroup)
@@ -81,7 +81,7 @@ class EpochGroupLife(RuleBasedStateMachine, Generic[GroupT]):
         if group is None:
             return
         for key, value in self.desk.log[self.read :]:
-            self.reader.apply(records.decode(key, value))  # type: ignore[arg-type]
+            self.reader.apply(kinds.decode(key, value))  # type: ignore[arg-type]
         self.read = len(self.desk.log)
         for name in self.told:
             assert getattr(self.reader, name) == getattr(group, name), name

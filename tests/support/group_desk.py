@@ -1,7 +1,7 @@
 """A coordinator's desk for tests: a host with a virtual clock and a list for a log.
 
-It does what ``engine/coordinators/groups.py`` does with the same state machine: decide, append (through
-the real record encoding), apply, answer. ``desk.broken`` makes the log refuse.
+It does what ``engine/coordinators/groups.py`` does with the same state machine: decide, append (through the
+real record encoding), apply, answer. ``desk.broken`` makes the log refuse.
 """
 
 from dataclasses import dataclass, field
@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from millpond.base.errors import MillpondError, NotCoordinator
-from millpond.group import pattern, records
+from millpond.group import kinds, pattern
+from millpond.group.classic.records import GroupStored
+from millpond.group.consumer.messages import ConsumerSettings, ResolvePatterns
 from millpond.group.coordinator import GroupCoordinator
+from millpond.group.kind import SettingsT
 from millpond.group.messages import (
     Command,
     CommitOffsets,
-    ConsumerSettings,
     ErrorClass,
     Expire,
     ExpireOffsets,
@@ -26,19 +28,18 @@ from millpond.group.messages import (
     LeavingMember,
     Now,
     Outbox,
-    ResolvePatterns,
     StoreFailed,
     Sync,
     SyncAnswer,
 )
 from millpond.group.records import (
     CommittedOffset,
+    ForeignRecord,
     GroupRecord,
-    GroupStored,
     OffsetCommitted,
     OffsetForgotten,
 )
-from millpond.group.streams_messages import StreamsSettings
+from millpond.group.streams.messages import StreamsSettings
 from millpond.group.topics import TopicShape, TopicView
 
 AnswerT = TypeVar("AnswerT")
@@ -100,15 +101,14 @@ class Desk:
     version: int = 0
 
     def __post_init__(self) -> None:
-        self.coordinator = GroupCoordinator(
-            self.settings,
-            lambda _group_id: self.consumer_settings,
-            self._view(),
-            lambda _group_id: self.streams_settings,
-        )
+        self.coordinator = GroupCoordinator(self.settings, self._read_settings, self._view())
         self._waiting: dict[int, Waiting] = {}
         self._tickets = 0
         self.refused_records = 0
+
+    def _read_settings(self, settings: type[SettingsT], _group_id: str, /) -> SettingsT:
+        mine = (self.consumer_settings, self.streams_settings)
+        return next(one for one in mine if isinstance(one, settings))
 
     # --- the host's work --------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class Desk:
             self._refuse(out)
             return
         for record in out.records:
-            self.log.append(records.encode(record))
+            self.log.append(kinds.encode(record))
         if out.records:
             self._carry_out(self.coordinator.apply(out.records, self.now))
         self._answer(out)
@@ -215,8 +215,8 @@ class Desk:
         desk._tickets = self._tickets  # ids stay unique
         desk.refused_records = self.refused_records
         for key, value in self.log:
-            record = records.decode(key, value)
-            assert not isinstance(record, records.ForeignRecord)
+            record = kinds.decode(key, value)
+            assert not isinstance(record, ForeignRecord)
             desk.coordinator.replay(record)
         desk._carry_out(desk.coordinator.resume(desk.now))
         return desk
@@ -334,8 +334,8 @@ class Desk:
         return readers
 
     def stored(self) -> list[GroupRecord]:
-        decoded = (records.decode(key, value) for key, value in self.log)
-        return [record for record in decoded if not isinstance(record, records.ForeignRecord)]
+        decoded = (kinds.decode(key, value) for key, value in self.log)
+        return [record for record in decoded if not isinstance(record, ForeignRecord)]
 
     @property
     def state(self) -> str:

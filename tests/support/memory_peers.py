@@ -25,6 +25,8 @@ class MemoryNetwork:
         self.engines: dict[NodeId, Engine] = {}
         # Pairs (asker, asked) whose messages are lost.
         self.cut: set[tuple[NodeId, NodeId]] = set()
+        # Kinds of requests of single nodes that reach no other node.
+        self.refused: set[tuple[NodeId, type]] = set()
 
     def peers_of(self, node: NodeId) -> "MemoryPeers":
         """The way out of a node."""
@@ -85,6 +87,8 @@ class MemoryPeers:
     async def _there_and_back(self, to: NodeId, request: Any) -> Any:
         await asyncio.sleep(_DELAY_S)
         to = self._network.number_of(self._own, to)
+        if (self._own, type(request)) in self._network.refused:
+            raise PeerUnreachable(f"{type(request).__name__} does not reach node {to}")
         engine = self._network.engines.get(to)
         if engine is None:
             raise PeerGone(f"node {to} is not there")

@@ -146,7 +146,7 @@ class ReplicaSet:
         """Let a leader's present wish come true, if it has one."""
         wish = self[leader].wanted_in_sync(self.now_ms)
         if wish is not None and self.decide(leader, wish):
-            self[leader].on_wish_granted(
+            self[leader].on_in_sync_granted(
                 wish, partition_epoch=self.agreed.partition_epoch, isr=self.agreed.isr
             )
 

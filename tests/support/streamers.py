@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millpond.base.errors import MemberEpochFenced, MillpondError, UnknownMember
-from millpond.group.streams_messages import StreamsHeartbeat, StreamsHeartbeatAnswer
-from millpond.group.streams_records import Tasks, TaskSet
-from millpond.group.topology import InternalTopic, Subtopology, Topology
+from millpond.group.streams.messages import StreamsHeartbeat, StreamsHeartbeatAnswer
+from millpond.group.streams.records import Tasks, TaskSet
+from millpond.group.streams.topology import InternalTopic, Subtopology, Topology
 from tests.support.group_desk import GROUP, Desk
 
 SOURCE, WORDS, COUNTS = "lines", "app-words-repartition", "app-counts-changelog"

@@ -1,1 +1,1 @@
-"""What a token or a user's permissions allow: pure functions of names, patterns and scopes."""
+"""Authorization: pure functions of tokens, permissions, patterns and scopes."""

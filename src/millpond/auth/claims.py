@@ -1,7 +1,7 @@
-"""What a token says of its bearer: name, tags, scopes, and until when. The signature was looked at before.
+"""Reads the claims of a token whose signature is checked: user name, tags, scopes and expiry.
 
 As RabbitMQ's plug-in ``rabbitmq_auth_backend_oauth2`` reads tokens. Pure: claims, rules and the time in, a
-bearer or the reason for a refusal out. A reason holds nothing that a token says, only which part is wrong.
+bearer or the reason for a refusal out. A reason contains nothing from the token, only which part is wrong.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,25 +12,25 @@ from millpond.base import limits
 from millpond.base.errors import MillpondError
 
 _TAG = "tag:"
-# Who a token is of if nothing else is asked for; one that has none of them is of this user.
+# The claims that may hold the user name by default; a token without any of them has this name.
 _NAME_CLAIMS = ("sub", "client_id")
-_NOBODY = "unknown"
+_UNNAMED_USER = "unknown"
 
 
 class TokenRefused(MillpondError):
-    """A token that lets nobody in; the text says why and holds nothing of it."""
+    """A token that is refused; the text says why and contains nothing from the token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRules:
-    """What is asked of tokens; the settings ``auth_oauth2.*``."""
+    """The requirements for tokens; the settings ``auth_oauth2.*``."""
 
     resource_server_id: str
     scope_prefix: str
     verify_aud: bool = True
-    # Paths of claims, with dots, that hold scopes beside ``scope``.
+    # Dotted paths of claims that hold scopes beside ``scope``.
     additional_scopes: tuple[str, ...] = ()
-    # Scopes that a scope stands for.
+    # The scopes that an alias stands for.
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     name_claims: tuple[str, ...] = ()
     leeway_s: int = 0
@@ -38,7 +38,7 @@ class TokenRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bearer:
-    """Whom a token lets in. ``scopes`` have lost their prefix."""
+    """The user that a token authenticates. ``scopes`` have no prefix."""
 
     name: str
     tags: tuple[str, ...]
@@ -47,7 +47,7 @@ class Bearer:
 
 
 def read_claims(claims: Mapping[str, Any], rules: TokenRules, now_s: int) -> Bearer:
-    """Raises ``TokenRefused``."""
+    """Return the bearer of a token. Raises ``TokenRefused``."""
     expires_s = _check_times(claims, rules, now_s)
     if rules.verify_aud:
         _check_audience(claims.get("aud"), rules.resource_server_id)
@@ -64,7 +64,7 @@ def read_claims(claims: Mapping[str, Any], rules: TokenRules, now_s: int) -> Bea
 
 
 def _check_times(claims: Mapping[str, Any], rules: TokenRules, now_s: int) -> int:
-    """When the token expires, the leeway included."""
+    """Return when the token expires, including the leeway."""
     expires_s, begins_s = claims.get("exp"), claims.get("nbf")
     if expires_s is None:
         raise TokenRefused("the token does not say when it expires (exp)")
@@ -81,7 +81,7 @@ def _check_times(claims: Mapping[str, Any], rules: TokenRules, now_s: int) -> in
 
 
 def _is_text(value: str) -> bool:
-    """JSON can say halves of characters (surrogates), which cannot be written down or sent."""
+    """Return whether a text can be encoded: JSON can contain lone surrogates."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -90,18 +90,18 @@ def _is_text(value: str) -> bool:
 
 
 def _is_time(value: object) -> bool:
-    """JSON as Python reads it has infinities, and true and false are numbers."""
+    """Return whether a value is a finite number; Python's JSON has infinities, and booleans are integers."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return is_number and abs(value) < 2**53  # type: ignore[arg-type]
 
 
 def _check_audience(audience: object, wanted: str) -> None:
-    """One, several in a list, or several in one text."""
+    """Check the audience: one text, a list of texts, or several words in one text."""
     named = audience.split() if isinstance(audience, str) else audience
     if not isinstance(named, list) or not named:
         raise TokenRefused("the token does not say whom it is for (aud)")
     if wanted not in named:
-        raise TokenRefused("the token is for somebody else (aud)")
+        raise TokenRefused("the token is for another audience (aud)")
 
 
 def _name(claims: Mapping[str, Any], rules: TokenRules) -> str:
@@ -109,14 +109,14 @@ def _name(claims: Mapping[str, Any], rules: TokenRules) -> str:
         value = claims.get(claim)
         if isinstance(value, str) and value:
             return value
-    return _NOBODY
+    return _UNNAMED_USER
 
 
 # --- scopes ------------------------------------------------------------------------------------------------
 
 
 def _scopes(claims: Mapping[str, Any], rules: TokenRules) -> list[str]:
-    """Those that are meant for this broker, without their prefix, each once."""
+    """Return the scopes for this broker, without their prefix, each once."""
     found = list(_listed(claims.get("scope"), rules))
     for path in rules.additional_scopes:
         for value in _at(claims, path.split(".")):
@@ -130,7 +130,9 @@ def _scopes(claims: Mapping[str, Any], rules: TokenRules) -> list[str]:
 
 
 def _listed(value: object, rules: TokenRules) -> Iterable[str]:
-    """Words of a text, texts of a list; a table has both by the name of the resource server."""
+    """Return the words of a text or the texts of a list; an object is looked up by the resource
+    server's id.
+    """
     if isinstance(value, str):
         return value.split()
     if isinstance(value, list):
@@ -143,7 +145,7 @@ def _listed(value: object, rules: TokenRules) -> Iterable[str]:
 
 
 def _at(value: object, path: list[str]) -> Iterable[object]:
-    """What lies at a path; lists are looked through."""
+    """Yield the values at a path; lists are searched element by element."""
     if not path:
         yield value
     elif isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Who may do what: patterns of names, for each user and virtual host."""
+"""Permissions: patterns of names, for each user and virtual host."""
 
 import base64
 import binascii
@@ -20,7 +20,7 @@ _SALT_BYTES = 4
 
 
 class Right(StrEnum):
-    """What one may do with an exchange or a queue."""
+    """An operation on an exchange or a queue."""
 
     CONFIGURE = "configure"
     WRITE = "write"
@@ -28,13 +28,13 @@ class Right(StrEnum):
 
 
 def check_permission(permission: Permission) -> None:
-    """Raises ``InvalidDefinition`` for patterns that are none."""
+    """Raise ``InvalidDefinition`` for invalid patterns."""
     for pattern in (permission.configure, permission.write, permission.read):
         compiled(pattern)
 
 
 def check_topic_permission(permission: TopicPermission) -> None:
-    """Raises ``InvalidDefinition`` for patterns that are none: found out at a publish it were too late."""
+    """Raise ``InvalidDefinition`` for invalid patterns, which would otherwise fail at the first publish."""
     for pattern in (permission.write, permission.read):
         compiled(pattern)
 
@@ -42,7 +42,7 @@ def check_topic_permission(permission: TopicPermission) -> None:
 def check_access(
     permission: Permission | None, user: str, resource: Resource, right: Right
 ) -> None:
-    """Raises ``AccessRefused``."""
+    """Raise ``AccessRefused`` if the user may not use the resource."""
     resource = by_known_name(resource)
     pattern = "" if permission is None else getattr(permission, right)
     if not _agrees(pattern, resource.name):
@@ -50,7 +50,7 @@ def check_access(
 
 
 def by_known_name(resource: Resource) -> Resource:
-    """The default exchange has no name, and patterns call it by one."""
+    """Return the resource with the name by which patterns match it: the default exchange's own is empty."""
     if resource.kind is Kind.EXCHANGE and not resource.name:
         return exchange_of(resource.vhost, DEFAULT_EXCHANGE_ALIAS)
     return resource
@@ -63,7 +63,9 @@ def check_topic(
     right: Right,
     routing_key: str,
 ) -> None:
-    """Raises ``AccessRefused``. Who has no such permission may use all keys."""
+    """Raise ``AccessRefused`` if the user may not use the routing key. A user without topic permission may
+    use all.
+    """
     if permission is None:
         return
     pattern: str = permission.write if right is Right.WRITE else permission.read
@@ -80,13 +82,15 @@ def _agrees(pattern: str, name: str) -> bool:
 
 
 def hash_password(password: bytes, salt: bytes, algorithm: str = "sha256") -> str:
-    """A password as RabbitMQ keeps it: salt and hash, in base 64."""
+    """Return a password hash in RabbitMQ's form: salt and hash, in base 64."""
     assert len(salt) == _SALT_BYTES
     return base64.b64encode(salt + hashlib.new(algorithm, salt + password).digest()).decode()
 
 
 def is_password(user: User, password: bytes) -> bool:
-    """Whether this is the user's. Nobody without a hash can log in with a password, nor with an empty one."""
+    """Return whether the password is right. A user without a hash cannot log in with a password, nor with an
+    empty one.
+    """
     algorithm = _ALGORITHMS.get(user.hashing_algorithm)
     if algorithm is None or not user.password_hash or not password:
         return False
@@ -96,11 +100,11 @@ def is_password(user: User, password: bytes) -> bool:
 
 
 def check_user(user: User) -> None:
-    """Raises ``InvalidDefinition`` for a hash that is none."""
+    """Raise ``InvalidDefinition`` for an invalid hash."""
     if not user.name:
         raise InvalidDefinition("a user must have a name")
     if user.hashing_algorithm not in _ALGORITHMS:
-        raise InvalidDefinition(f"nobody knows the hashing algorithm '{user.hashing_algorithm}'")
+        raise InvalidDefinition(f"unknown hashing algorithm '{user.hashing_algorithm}'")
     try:
         base64.b64decode(user.password_hash, validate=True)
     except binascii.Error:

@@ -1,9 +1,9 @@
-"""What the scopes of a token allow: patterns of virtual hosts, names and routing keys, one right each.
+"""Decides what the scopes of a token allow: patterns of virtual hosts, names and routing keys.
 
-A scope is ``read:VHOST/NAME``, ``write:VHOST/NAME`` or ``configure:VHOST/NAME``, with ``/KEY`` behind it for
+A scope is ``read:VHOST/NAME``, ``write:VHOST/NAME`` or ``configure:VHOST/NAME``, with ``/KEY`` after it for
 routing keys of topic exchanges; any key if it is left out. In each part ``*`` stands for any characters,
-``{vhost}`` for the virtual host that somebody is in, and whatever else is special is written with percent
-signs. A scope of another form allows nothing. Pure.
+``{vhost}`` for the client's virtual host, and other special characters are percent-encoded. A scope of
+another form allows nothing. Pure.
 """
 
 import re
@@ -19,12 +19,12 @@ from millpond.rabbit.names import Resource
 
 _BROKEN_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _VHOST = "{vhost}"
-# Stands for it in a pattern; no text has it.
+# Stands for the virtual host in a pattern; no text contains it.
 _ITS_VHOST = "\ud800"
 
 
 class Grant(NamedTuple):
-    """One scope. Each part is what stands between its asterisks."""
+    """One scope. Each part is split at its asterisks."""
 
     right: Right
     vhost: tuple[str, ...]
@@ -34,7 +34,7 @@ class Grant(NamedTuple):
 
 @lru_cache(maxsize=limits.OAUTH_SCOPES_CACHED)
 def parsed(scope: str) -> Grant | None:
-    """What a scope says; None if it is none of these."""
+    """Return the parsed scope; None if it has another form."""
     word, _colon, rest = scope.partition(":")
     parts = rest.split("/")
     if word not in set(Right) or len(parts) not in {2, 3}:
@@ -48,7 +48,7 @@ def parsed(scope: str) -> Grant | None:
 
 
 def allows_vhost(scopes: Iterable[str], vhost: str) -> bool:
-    """Whether anything is allowed there."""
+    """Return whether any scope allows something in the virtual host."""
     return any(
         grant is not None and _suits(grant.vhost, vhost, vhost) for grant in map(parsed, scopes)
     )
@@ -57,7 +57,7 @@ def allows_vhost(scopes: Iterable[str], vhost: str) -> bool:
 def check_grants(
     scopes: Iterable[str], user: str, resource: Resource, right: Right, *, is_expired: bool
 ) -> None:
-    """Raises ``AccessRefused``."""
+    """Raise ``AccessRefused`` if no scope allows the operation on the resource."""
     resource = by_known_name(resource)
     for grant in map(parsed, () if is_expired else scopes):
         if (
@@ -81,7 +81,7 @@ def check_topic_grants(
     *,
     is_expired: bool,
 ) -> None:
-    """Raises ``AccessRefused`` for a routing key that no scope for the exchange has."""
+    """Raise ``AccessRefused`` for a routing key that no scope for the exchange allows."""
     for grant in map(parsed, () if is_expired else scopes):
         if (
             grant is not None
@@ -102,7 +102,7 @@ def _why(*, is_expired: bool) -> str:
 
 
 def _pattern(text: str) -> tuple[str, ...] | None:
-    """Percent signs are read behind the split, so that an asterisk or a brace can be written with one."""
+    """Split a pattern, then decode it, so that an asterisk or a brace can be percent-encoded."""
     if _BROKEN_PERCENT.search(text):
         return None
     try:
@@ -116,12 +116,12 @@ def _unquoted(text: str) -> str:
 
 
 def _suits(pattern: tuple[str, ...], text: str, vhost: str) -> bool:
-    """Whether the text is what the pattern says of somebody in this virtual host."""
+    """Return whether the text matches the pattern for a client in this virtual host."""
     return _agrees(tuple(part.replace(_ITS_VHOST, vhost) for part in pattern), text)
 
 
 def _agrees(pattern: tuple[str, ...], text: str) -> bool:
-    """In time that goes with the length of the text: the earliest place for each part is as good as any."""
+    """Return whether the text matches, in linear time: the earliest match of each part is as good as any."""
     first, last = pattern[0], pattern[-1]
     if len(pattern) == 1:
         return text == first

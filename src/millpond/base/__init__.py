@@ -1,1 +1,1 @@
-"""What everything else stands on. Imports nothing of ours."""
+"""Types, limits, errors and encodings that every other package uses. Imports no other package of ours."""

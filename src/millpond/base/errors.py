@@ -1,19 +1,19 @@
-"""Every way in which the world can be wrong, named without any protocol's words.
+"""Every error that the broker, a client or the disk can cause, without any protocol's vocabulary.
 
-Our own mistakes are asserts. Each class here is one reason; each front-end maps the classes to its
-protocol's codes in one table. Messages say what happened with which numbers and what to do about it.
+Programming errors are asserts. Each class here is one reason; each front-end maps the classes to its
+protocol's codes in one table. A message says what happened, with the numbers, and what to do about it.
 """
 
 
 class MillpondError(Exception):
-    """Root of everything the broker refuses on purpose."""
+    """Base class of every error that the broker raises on purpose."""
 
 
 # --- what a peer sent -------------------------------------------------------------------------
 
 
 class MalformedData(MillpondError):
-    """Bytes that cannot be what they claim to be."""
+    """Bytes that do not decode as the type that they should be."""
 
 
 class MalformedVarint(MalformedData):
@@ -21,11 +21,11 @@ class MalformedVarint(MalformedData):
 
 
 class RemoteProtocolError(MalformedData):
-    """The peer broke the protocol; the connection cannot go on."""
+    """The peer broke the protocol; the connection must be closed."""
 
 
 class LocalProtocolError(MillpondError):
-    """We were asked to send what the protocol does not allow."""
+    """The caller asked to send something that the protocol does not allow."""
 
 
 class InvalidRequest(MillpondError):
@@ -44,8 +44,8 @@ class CorruptBatch(MalformedData):
 
 
 class UnreadableBatch(CorruptBatch):
-    """A stored batch with a right checksum whose records cannot be read: an older release took it from its
-    producer unread. A reader may go on behind its offsets, at ``next_offset``.
+    """A stored batch whose checksum is right but whose records cannot be decoded: an older release appended
+    it without checking. A reader may continue after the batch, at ``next_offset``.
     """
 
     def __init__(self, message: str, *, first_offset: int, next_offset: int) -> None:
@@ -55,7 +55,9 @@ class UnreadableBatch(CorruptBatch):
 
 
 class InvalidRecord(MillpondError):
-    """A batch, or records of it, that the topic does not accept; ``positions`` are theirs in the batch."""
+    """A batch, or some of its records, that the topic does not accept; ``positions`` are the records'
+    indexes.
+    """
 
     def __init__(self, message: str, *, positions: tuple[int, ...] = ()) -> None:
         super().__init__(message)
@@ -63,7 +65,7 @@ class InvalidRecord(MillpondError):
 
 
 class InvalidTimestamp(MillpondError):
-    """Records whose time is further from now than the topic allows; ``positions`` are theirs in the batch."""
+    """Records whose timestamp is further from now than the topic allows; ``positions`` are their indexes."""
 
     def __init__(self, message: str, *, positions: tuple[int, ...] = ()) -> None:
         super().__init__(message)
@@ -71,8 +73,8 @@ class InvalidTimestamp(MillpondError):
 
 
 class LongValidation(Exception):
-    """No refusal: a batch whose records take too long to be checked on the event loop. They are checked
-    beside it first, then the batch is appended (``Engine.append_beside``).
+    """Not a refusal: the records of this batch take too long to check on the event loop. The caller checks
+    them on a thread, then appends the batch (``Engine.append_beside``).
     """
 
 
@@ -81,11 +83,11 @@ class UnsupportedCompression(MillpondError):
 
 
 class BatchTooLarge(MillpondError):
-    """A batch over ``max.message.bytes``, or one that grows too much when it is unpacked."""
+    """A batch over ``max.message.bytes``, or one that becomes too large when it is decompressed."""
 
 
 class BatchExceedsSegment(BatchTooLarge):
-    """A batch that no segment of its topic can hold."""
+    """A batch that is larger than a segment of its topic."""
 
 
 # --- producers --------------------------------------------------------------------------------
@@ -100,19 +102,19 @@ class DuplicateSequence(MillpondError):
 
 
 class ProducerFenced(MillpondError):
-    """An older incarnation of a producer, shut out by a newer one."""
+    """An older incarnation of a producer, fenced by a newer one."""
 
 
 class UnknownProducer(MillpondError):
-    """A producer id the broker never gave out or has forgotten."""
+    """A producer id that the broker never assigned or has forgotten."""
 
 
 class InvalidTransactionState(MillpondError):
-    """A write or a marker that the producer's transaction does not allow now."""
+    """A write or a marker that the state of the producer's transaction does not allow."""
 
 
 class TransactionAbortable(InvalidTransactionState):
-    """A write outside of what its transaction has named: the producer may abort and go on."""
+    """A write to a partition that was not added to the transaction: the producer may abort and continue."""
 
 
 class TransactionalIdMissing(InvalidTransactionState):
@@ -124,11 +126,11 @@ class TransactionFenced(MillpondError):
 
 
 class ConcurrentTransactions(MillpondError):
-    """The transaction before is still being ended; ask again."""
+    """The previous transaction is still being completed; the client must retry."""
 
 
 class InvalidProducerMapping(MillpondError):
-    """The transactional id is unknown, or another producer's."""
+    """The transactional id is unknown or belongs to another producer."""
 
 
 class InvalidTransactionTimeout(MillpondError):
@@ -140,7 +142,7 @@ class TransactionNotFound(MillpondError):
 
 
 class MarkerFenced(MillpondError):
-    """A marker of a transaction coordinator that has been replaced."""
+    """A marker from a transaction coordinator that has been replaced."""
 
 
 # --- topics, partitions, positions --------------------------------------------------------------
@@ -155,43 +157,43 @@ class UnknownTopicId(MillpondError):
 
 
 class TopicExists(MillpondError):
-    """The name is taken."""
+    """A topic of this name exists already."""
 
 
 class InvalidTopicName(MillpondError):
-    """A name that a topic may not have."""
+    """A name that is not allowed for a topic."""
 
 
 class InvalidPartitions(MillpondError):
-    """A partition count that cannot be."""
+    """A partition count that is not allowed."""
 
 
 class InvalidReplicationFactor(MillpondError):
-    """More replicas asked for than there are nodes, or none."""
+    """More replicas requested than there are nodes, or none."""
 
 
 class InvalidReplicaAssignment(MillpondError):
-    """A replica assignment that names unknown nodes or is not whole."""
+    """A replica assignment that names unknown nodes or is incomplete."""
 
 
 class InvalidConfig(MillpondError):
-    """A setting with an unknown name or an impossible value."""
+    """A setting with an unknown name or an invalid value."""
 
 
 class NoReassignment(MillpondError):
-    """No replica of this partition is on its way to another node."""
+    """No reassignment of this partition is in progress."""
 
 
 class InvalidUpdateVersion(MillpondError):
-    """A feature that cannot go to this level from where it is."""
+    """A feature cannot change from its present level to the requested one."""
 
 
 class PolicyViolation(MillpondError):
-    """Allowed by the protocol, forbidden here."""
+    """A request that the protocol allows and this broker's policy forbids."""
 
 
 class OffsetOutOfRange(MillpondError):
-    """A position before the start or after the end of the log."""
+    """An offset before the start or after the end of the log."""
 
     def __init__(self, message: str, *, start_offset: int = -1, end_offset: int = -1) -> None:
         super().__init__(message)
@@ -204,50 +206,58 @@ class NotLeader(MillpondError):
 
 
 class FencedLeaderEpoch(MillpondError):
-    """The asker knows an older leader than the one we are."""
+    """The request names an older leader epoch than this node's."""
 
 
 class UnknownLeaderEpoch(MillpondError):
-    """The asker knows a newer leader than we do."""
+    """The request names a newer leader epoch than this node's."""
 
 
 class OffsetNotAvailable(MillpondError):
-    """A new leader does not know yet how much of its log is committed; ask again."""
+    """A new leader does not know yet how much of its log is committed; the client must retry."""
 
 
 class NotEnoughReplicas(MillpondError):
-    """Fewer replicas in sync than ``min.insync.replicas`` asks for; nothing was written."""
+    """Fewer replicas are in sync than ``min.insync.replicas`` requires; nothing was written."""
+
+
+class TimersNotReady(NotEnoughReplicas):
+    """Delayed records cannot be taken now, because their timers could not be kept; a producer tries again."""
+
+
+class TimerPositionGap(MillpondError):
+    """Delayed records came before those that lie ahead of them; the leader reads the position again."""
 
 
 # --- the cluster ------------------------------------------------------------------------------
 
 
 class PeerUnreachable(MillpondError):
-    """Another node of the cluster did not answer in time, or could not be asked."""
+    """Another node of the cluster did not answer in time, or no connection to it could be made."""
 
 
 class PeerGone(PeerUnreachable):
-    """Nobody listens where another node of the cluster was: its process has ended."""
+    """Another node of the cluster refuses connections: its process has ended."""
 
 
 class PeerTooOld(PeerUnreachable):
-    """Another node runs a version that does not know what it is to be asked; it has to be upgraded first."""
+    """Another node runs a version that does not know this request; it must be upgraded first."""
 
 
 class PeerNotProved(PeerUnreachable):
-    """The node at the other end, or this one, has not proved that it belongs to the cluster."""
+    """The other node, or this one, has not proved that it belongs to the cluster."""
 
 
 class ClusterAuthorizationFailed(MillpondError):
-    """Only a node of the cluster may ask this, and the asker has not proved that it is one."""
+    """Only a node of the cluster may send this request, and the sender has not proved that it is one."""
 
 
 class NotController(MillpondError):
-    """Another node leads the quorum; ask it."""
+    """Another node leads the quorum; the request must go to that node."""
 
 
 class StaleBrokerEpoch(MillpondError):
-    """The node has registered anew, or somebody else did under its id."""
+    """The node has registered again since, or another process registered under its id."""
 
 
 class NodeNotRegistered(MillpondError):
@@ -263,15 +273,15 @@ class WrongCluster(MillpondError):
 
 
 class LeaderNotAvailable(MillpondError):
-    """No replica of the partition that may lead is up."""
+    """No replica that may lead the partition is up."""
 
 
 class NotEnoughReplicasAfterAppend(MillpondError):
-    """Written here, but fewer replicas than asked for have it; a producer may try again."""
+    """Written here, but fewer replicas than required have it; a producer may retry."""
 
 
 class InvalidRegistration(MillpondError):
-    """What a node says of itself cannot be."""
+    """A node's registration contradicts itself or the cluster's metadata."""
 
 
 class LogDirNotFound(MillpondError):
@@ -279,7 +289,7 @@ class LogDirNotFound(MillpondError):
 
 
 class ElectionNotNeeded(MillpondError):
-    """The partition is led by whom it should be led."""
+    """The preferred (or the only possible) replica leads the partition already."""
 
 
 class PreferredLeaderNotAvailable(MillpondError):
@@ -291,22 +301,24 @@ class EligibleLeadersNotAvailable(MillpondError):
 
 
 class NewLeaderElected(MillpondError):
-    """What the leader asked for was done, and ended its own leadership."""
+    """The leader's request was applied, and ended its own leadership."""
 
 
 class FencedNode(MillpondError):
-    """The controller has fenced this node: it may not serve until it is heard of again."""
+    """The controller has fenced this node: it may not serve clients until the controller hears from it
+    again.
+    """
 
 
 # --- the quorum -------------------------------------------------------------------------------
 
 
 class QuorumDiverged(MillpondError):
-    """What was agreed is not what the leader has: going on would lose data in silence."""
+    """The leader's log lacks committed records: to continue would lose data silently."""
 
 
 class VoterChangePending(MillpondError):
-    """One change of voters at a time."""
+    """Another change of voters is in progress; only one at a time is possible."""
 
 
 class IneligibleReplica(MillpondError):
@@ -314,7 +326,7 @@ class IneligibleReplica(MillpondError):
 
 
 class VoterExists(MillpondError):
-    """The node votes already."""
+    """The node is a voter already."""
 
 
 class VoterNotFound(MillpondError):
@@ -322,18 +334,18 @@ class VoterNotFound(MillpondError):
 
 
 class VotersSilent(MillpondError):
-    """Too few of those who would vote are heard of: the change might never be agreed, nor taken back."""
+    """Too few of the future voters follow the log: the change might never be committed, nor reverted."""
 
 
 class VoterBehind(MillpondError):
-    """A node that does not follow the log closely must not vote: a majority might wait for it."""
+    """A node that is behind the log must not become a voter: a majority might have to wait for it."""
 
 
 # --- users and clients --------------------------------------------------------------------------
 
 
 class UnacceptableCredential(MillpondError):
-    """A credential that would not keep anybody out, or nobody's."""
+    """A credential that is too weak, or that names no user."""
 
 
 class CredentialNotFound(MillpondError):
@@ -341,15 +353,15 @@ class CredentialNotFound(MillpondError):
 
 
 class DuplicateResource(MillpondError):
-    """One request says two things of the same."""
+    """One request names the same resource twice."""
 
 
 class UnsupportedMechanism(MillpondError):
-    """A way to log in that does not exist here."""
+    """An unknown or disabled SASL mechanism."""
 
 
 class ThrottlingQuotaExceeded(MillpondError):
-    """More than the client's quota allows now; ``throttle_ms`` later it may ask again."""
+    """The client has exceeded its quota; it may retry after ``throttle_ms``."""
 
     def __init__(self, message: str, *, throttle_ms: int = 0) -> None:
         super().__init__(message)
@@ -357,22 +369,22 @@ class ThrottlingQuotaExceeded(MillpondError):
 
 
 class UnknownSubscription(MillpondError):
-    """Metrics pushed for a subscription that has changed; the client must ask again."""
+    """Metrics pushed for a subscription that has changed; the client must fetch the new one."""
 
 
 class TelemetryTooLarge(MillpondError):
-    """More metrics in one push than the broker takes."""
+    """One push holds more metrics than the broker accepts."""
 
 
 # --- groups -------------------------------------------------------------------------------------
 
 
 class GroupError(MillpondError):
-    """Root of what a group coordinator refuses."""
+    """Base class of the errors of group coordinators."""
 
 
 class InvalidGroupId(GroupError):
-    """A name that a group may not have."""
+    """A name that is not allowed for a group."""
 
 
 class GroupNotFound(GroupError):
@@ -384,15 +396,15 @@ class GroupNotEmpty(GroupError):
 
 
 class GroupFull(GroupError):
-    """The group has as many members as it may have."""
+    """The group has reached its maximum number of members."""
 
 
 class GroupSubscribedToTopic(GroupError):
-    """Members of the group still read the topic."""
+    """Members of the group are still subscribed to the topic."""
 
 
 class UnknownMember(GroupError):
-    """No such member in the group, or no longer."""
+    """The group has no such member, or no longer has."""
 
 
 class MemberIdRequired(GroupError):
@@ -404,7 +416,7 @@ class MemberFenced(GroupError):
 
 
 class IllegalGeneration(GroupError):
-    """The member speaks of a generation that is not the group's."""
+    """The member's generation is not the group's."""
 
 
 class InconsistentGroupProtocol(GroupError):
@@ -412,15 +424,15 @@ class InconsistentGroupProtocol(GroupError):
 
 
 class FetchSessionNotFound(MillpondError):
-    """The follower's fetch session is not known here; ask for everything anew."""
+    """This node does not know the follower's fetch session; the follower must send a full fetch."""
 
 
 class FetchSessionEpochInvalid(MillpondError):
-    """The fetch is not the next one of its session; ask for everything anew."""
+    """The fetch is not the next one of its session; the follower must send a full fetch."""
 
 
 class InvalidSessionTimeout(GroupError):
-    """A session time-out shorter or longer than the broker allows."""
+    """A session time-out that is shorter or longer than the broker allows."""
 
 
 class RebalanceInProgress(GroupError):
@@ -428,23 +440,25 @@ class RebalanceInProgress(GroupError):
 
 
 class OffsetMetadataTooLarge(GroupError):
-    """The note beside a committed offset is longer than the broker allows."""
+    """The metadata of a committed offset is longer than the broker allows."""
 
 
 class UnstableOffset(GroupError):
-    """A transaction that has not ended yet has committed an offset here; ask again."""
+    """An open transaction has an uncommitted offset for this partition; the client must retry."""
 
 
 class MemberEpochFenced(GroupError):
-    """The member speaks of an epoch that it never had, or no longer has; it must join again."""
+    """The member's epoch is not, or no longer, valid; it must join again."""
 
 
 class StaleMemberEpoch(GroupError):
-    """The member speaks of an epoch that it has left, or has not reached; a heartbeat tells which it has."""
+    """The member's epoch is older or newer than the group's epoch for it; a heartbeat returns the right
+    one.
+    """
 
 
 class InstanceIdInUse(GroupError):
-    """Another member has this instance id and has not gone away."""
+    """Another member uses this instance id and has not left."""
 
 
 class UnsupportedAssignor(GroupError):
@@ -452,15 +466,15 @@ class UnsupportedAssignor(GroupError):
 
 
 class InvalidPattern(GroupError):
-    """A pattern for topics that is no regular expression of the RE2 kind, or too large a one."""
+    """A subscription pattern that is not a valid RE2 expression, or is too large."""
 
 
 class InvalidTopology(GroupError):
-    """A Kafka Streams application that cannot work as its members describe it."""
+    """A Kafka Streams topology that contradicts itself or the group's."""
 
 
 class ShareSessionNotFound(GroupError):
-    """The member has no open share session here."""
+    """The member has no open share session on this node."""
 
 
 class ShareSessionEpochInvalid(GroupError):
@@ -468,34 +482,34 @@ class ShareSessionEpochInvalid(GroupError):
 
 
 class ShareSessionsFull(GroupError):
-    """There are as many share sessions as there may be."""
+    """The node has reached its maximum number of share sessions."""
 
 
 class InvalidRecordState(GroupError):
-    """The member does not hold these records, or no longer."""
+    """The member has not acquired these records, or no longer holds them."""
 
 
 class FencedStateEpoch(GroupError):
-    """The share partition was begun anew since the asker read it."""
+    """The share partition was initialised again since the sender read its state."""
 
 
 class CoordinatorNotAvailable(GroupError):
-    """The group's coordinator cannot answer now; ask again."""
+    """The group's coordinator is not available; the client must retry."""
 
 
 class CoordinatorLoadInProgress(GroupError):
-    """This node has just become the coordinator and is still reading; ask again."""
+    """This node has just become the coordinator and is still loading; the client must retry."""
 
 
 class NotCoordinator(GroupError):
-    """Another node coordinates this group, or this one can no longer."""
+    """Another node coordinates this group, or this node has stopped doing so."""
 
 
 # --- exchanges and queues -----------------------------------------------------------------------
 
 
 class BrokerRefusal(MillpondError):
-    """Root of what is refused about virtual hosts, exchanges, queues and their messages."""
+    """Base class of errors about virtual hosts, exchanges, queues and their messages."""
 
 
 class UnknownResource(BrokerRefusal):
@@ -507,31 +521,31 @@ class UnknownVirtualHost(BrokerRefusal):
 
 
 class AccessRefused(BrokerRefusal):
-    """Forbidden: by permissions, by a reserved name, or because the thing is the broker's own."""
+    """Forbidden: by permissions, by a reserved name, or because the resource is the broker's own."""
 
 
 class VirtualHostRefused(BrokerRefusal):
-    """The user has no business in this virtual host."""
+    """The user has no access to this virtual host."""
 
 
 class QueueLocked(BrokerRefusal):
-    """The queue belongs to another connection."""
+    """The queue is exclusive to another connection."""
 
 
 class QueueInUse(BrokerRefusal):
-    """A consumer has the queue for itself, or wants it and is not alone."""
+    """The queue has an exclusive consumer, or has consumers and cannot be given to an exclusive one."""
 
 
 class Inequivalent(BrokerRefusal):
-    """It exists and is different."""
+    """The resource exists with other properties."""
 
 
 class NotSupported(BrokerRefusal):
-    """A queue of this type cannot do that."""
+    """A queue of this type does not support the operation."""
 
 
 class MessageLost(BrokerRefusal):
-    """A message is not in its log any more: records of its topic were deleted, or are damaged."""
+    """A message is no longer in its log: its records were deleted or are damaged."""
 
 
 class InvalidQueueArgument(BrokerRefusal):
@@ -539,15 +553,15 @@ class InvalidQueueArgument(BrokerRefusal):
 
 
 class InvalidBinding(BrokerRefusal):
-    """A binding that the exchange's type does not understand."""
+    """A binding with arguments that the exchange's type does not accept."""
 
 
 class ResourceInUse(BrokerRefusal):
-    """To be deleted only if nobody uses it, or only if it is empty; it is not so."""
+    """A conditional deletion (if-unused, if-empty) of a resource that is in use or not empty."""
 
 
 class UnknownDeliveryTag(BrokerRefusal):
-    """No message with this tag is out on the channel."""
+    """The channel has no unacknowledged message with this delivery tag."""
 
 
 class UnknownExchangeType(BrokerRefusal):
@@ -555,22 +569,22 @@ class UnknownExchangeType(BrokerRefusal):
 
 
 class LimitReached(BrokerRefusal):
-    """As many as there may be."""
+    """A limit on the number of connections, channels, queues or similar is reached."""
 
 
 class InvalidDefinition(BrokerRefusal):
-    """A policy, a user, a permission or a file of definitions that cannot be."""
+    """An invalid policy, user, permission or definitions file."""
 
 
-# --- storage and life ---------------------------------------------------------------------------
+# --- storage and shutdown -----------------------------------------------------------------------
 
 
 class StorageFailure(MillpondError):
-    """The disk is full, gone or lying."""
+    """The disk is full, missing or failing."""
 
 
 class CorruptLog(StorageFailure):
-    """Stored bytes are not what was written. ``next_offset``: where to read on; -1 if that is not known."""
+    """Stored bytes are damaged. ``next_offset``: where reading can continue; -1 if that is not known."""
 
     def __init__(self, message: str, *, next_offset: int = -1) -> None:
         super().__init__(message)
@@ -578,15 +592,15 @@ class CorruptLog(StorageFailure):
 
 
 class RecordsAwaited(StorageFailure):
-    """Stored bytes are not what was written, but another replica may have them: they are being repaired."""
+    """Stored bytes are damaged, but another replica may have them: a repair is in progress."""
 
 
 class MetadataMissing(StorageFailure):
-    """A data directory holds partitions and no metadata: to begin anew would drop all that was declared."""
+    """A data directory holds partitions and no metadata: to start empty would drop every declared topic."""
 
 
 class RecordsLost(CorruptLog):
-    """Stored records are damaged or missing, and no other replica can give them back."""
+    """Stored records are damaged or missing, and no other replica has them."""
 
 
 class DataDirectoryInUse(MillpondError):
@@ -594,8 +608,8 @@ class DataDirectoryInUse(MillpondError):
 
 
 class ShuttingDown(MillpondError):
-    """The broker is stopping and takes no more work."""
+    """The broker is stopping and accepts no more requests."""
 
 
 class RequestTimedOut(MillpondError):
-    """Not finished in the time the asker gave."""
+    """The request did not finish within its time-out."""

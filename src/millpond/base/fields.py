@@ -1,12 +1,12 @@
-"""Tables of typed values in AMQP's form, as RabbitMQ and its clients write them.
+"""Tables of typed values in AMQP's encoding, as RabbitMQ and its clients write them.
 
 A value is an ordinary Python value, and a small subclass says which of several wire types it has, so that
-what is read and written again has the same letters: a plain ``int`` is a signed 32-bit number if it fits and
-a 64-bit one otherwise, ``Short(7)`` is a 16-bit one, and both equal 7. Facts keep arguments in this form
-too, which is why it is here and not with the protocol.
+what is read and written again has the same type tags: a plain ``int`` is a signed 32-bit number if it fits
+and a 64-bit one otherwise, ``Short(7)`` is a 16-bit one, and both equal 7. Metadata records keep arguments
+in this encoding too, which is why it is here and not with the protocol.
 
-RabbitMQ's letters are used, not the specification's: ``s`` is a 16-bit number and never a string, ``l`` and
-``L`` are both signed 64-bit numbers.
+RabbitMQ's type tags are used, not the specification's: ``s`` is a 16-bit number and never a string, ``l``
+and ``L`` are both signed 64-bit numbers.
 """
 
 import math
@@ -21,7 +21,7 @@ from millpond.base import limits
 from millpond.base.errors import LocalProtocolError, MalformedData
 
 Table: TypeAlias = dict[str, "Value"]
-# What a table may hold; the subclasses below are all of these.
+# The types that a table may hold; the classes below are subclasses of these.
 Value: TypeAlias = (
     "bool | int | float | str | bytes | Decimal | datetime | list[Value] | dict[str, Value] | None"
 )
@@ -64,7 +64,7 @@ class LongString(bytes):
 
 
 class ScaledNumber(tuple[int, int]):
-    """A decimal number as it is on the wire: how many digits are behind the point, and all of them."""
+    """A decimal number as it is on the wire: the number of digits after the point, and all digits."""
 
     __slots__ = ()
 
@@ -104,7 +104,7 @@ _SIZED: dict[type, tuple[bytes, Struct]] = {
     Float: (b"f", _F32),
     float: (b"d", _F64),
 }
-# What RabbitMQ calls the types in its error texts.
+# RabbitMQ's names of the types in its error messages.
 _TYPE_NAMES: dict[type, str] = {
     bool: "bool",
     Byte: "byte",
@@ -128,11 +128,11 @@ _TYPE_NAMES: dict[type, str] = {
 }
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 _LONG_STRING, _TABLE, _ARRAY, _BYTES = map(ord, "SFAx")
-_TRUTH, _VOID, _SCALED_LETTER = map(ord, "tVD")
+_TRUTH, _VOID, _SCALED_TAG = map(ord, "tVD")
 
 
 def type_name(value: object) -> str:
-    """What RabbitMQ calls the type of a value."""
+    """Return RabbitMQ's name for the type of a value."""
     kind = type(value)
     if kind is int:
         assert isinstance(value, int)
@@ -141,12 +141,12 @@ def type_name(value: object) -> str:
 
 
 def decode_table(data: bytes) -> Table:
-    """A table without its length. Of a name that comes twice the last value counts."""
+    """Decode a table that has no length prefix. If a name occurs twice, the last value wins."""
     return _table(data, 0, len(data), 0)
 
 
 def encode_table(table: Mapping[str, object]) -> bytes:
-    """A table without its length. Raises ``LocalProtocolError`` for what no table can hold."""
+    """Encode a table without a length prefix. Raises ``LocalProtocolError`` for an unsupported value."""
     out = bytearray()
     _put_table(out, table, 0)
     return bytes(out)
@@ -175,9 +175,9 @@ def _array(data: bytes, position: int, end: int, depth: int) -> list[Value]:
 
 
 def _value(data: bytes, position: int, end: int, depth: int) -> tuple[Value, int]:
-    letter = data[position]
+    tag = data[position]
     position += 1
-    fixed = _FIXED.get(letter)
+    fixed = _FIXED.get(tag)
     if fixed is not None:
         layout, kind = fixed
         stop = position + layout.size
@@ -185,17 +185,17 @@ def _value(data: bytes, position: int, end: int, depth: int) -> tuple[Value, int
             raise MalformedData("a table ends within a value")
         (value,) = layout.unpack_from(data, position)
         return (value if kind is int or kind is float else kind(value)), stop
-    if letter == _VOID:
+    if tag == _VOID:
         return None, position
-    if letter == _TRUTH:
+    if tag == _TRUTH:
         if position >= end:
             raise MalformedData("a table ends within a value")
         return data[position] != 0, position + 1
-    if letter == _SCALED_LETTER:
+    if tag == _SCALED_TAG:
         if position + 5 > end:
             raise MalformedData("a table ends within a value")
         return _scaled(data, position), position + 5
-    return _counted(letter, data, position, end, depth)
+    return _counted(tag, data, position, end, depth)
 
 
 def _scaled(data: bytes, position: int) -> Value:
@@ -203,23 +203,23 @@ def _scaled(data: bytes, position: int) -> Value:
     return number  # type: ignore[return-value]
 
 
-def _counted(letter: int, data: bytes, position: int, end: int, depth: int) -> tuple[Value, int]:
-    """A value that says how many bytes it has."""
-    if letter not in (_LONG_STRING, _TABLE, _ARRAY, _BYTES):
-        raise MalformedData(f"no value of a table has the type {chr(letter)!r}")
+def _counted(tag: int, data: bytes, position: int, end: int, depth: int) -> tuple[Value, int]:
+    """Decode a value that has a length prefix."""
+    if tag not in (_LONG_STRING, _TABLE, _ARRAY, _BYTES):
+        raise MalformedData(f"no value of a table has the type {chr(tag)!r}")
     if position + 4 > end:
         raise MalformedData("a table ends within a value")
     start = position + 4
     stop = start + int.from_bytes(data[position:start], "big")
     if stop > end:
         raise MalformedData("a value of a table is longer than the table")
-    if letter == _LONG_STRING:
+    if tag == _LONG_STRING:
         return _string(data[start:stop]), stop
-    if letter == _BYTES:
+    if tag == _BYTES:
         return data[start:stop], stop
     if depth >= limits.TABLE_DEPTH_MAX:
         raise MalformedData(f"tables within tables, more than {limits.TABLE_DEPTH_MAX} deep")
-    if letter == _TABLE:
+    if tag == _TABLE:
         return _table(data, start, stop, depth + 1), stop
     return _array(data, start, stop, depth + 1), stop
 
@@ -255,8 +255,8 @@ def _put_value(out: bytearray, value: object, depth: int) -> None:
         assert isinstance(value, int)
         _put_int(out, value)
     elif kind in _SIZED:
-        letter, layout = _SIZED[kind]
-        out += letter
+        tag, layout = _SIZED[kind]
+        out += tag
         try:
             out += layout.pack(value)
         except (struct.error, OverflowError):
@@ -293,8 +293,8 @@ def _put_other(out: bytearray, value: object, depth: int) -> None:
         raise LocalProtocolError(f"no table can hold {value!r}")
 
 
-def _put_counted(out: bytearray, letter: bytes, data: bytes | bytearray) -> None:
-    out += letter
+def _put_counted(out: bytearray, tag: bytes, data: bytes | bytearray) -> None:
+    out += tag
     out += _U32.pack(len(data))
     out += data
 

@@ -1,9 +1,9 @@
-"""A mapping that never changes, and of which a changed copy costs little.
+"""An immutable mapping whose changed copies are cheap.
 
 It is a large dictionary and a small one laid over it. A change copies the small one; when that has grown,
-both become one large one. So a chain of n changes costs about n small copies and few large ones, and what
-differs between two neighbours is found without looking at everything. Any version may be read from any
-thread, as long as it is wanted.
+both are merged into one large dictionary. So a chain of n changes costs about n small copies and few large
+ones, and the difference between two neighbours is found without looking at every key. Any version may be
+read from any thread.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -12,20 +12,20 @@ from typing import Final, Generic, TypeVar
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
 
-# The small dictionary is at most this long, or this part of the large one.
+# The maximal length of the small dictionary, as a number and as a fraction of the large one.
 _SMALL_MAX = 64
 _SHARE = 256
 
 
 class _Gone:
-    """In the small dictionary: not there, whatever the large one says."""
+    """Marks a key in the small dictionary as deleted, whatever the large one holds."""
 
 
 _GONE: Final = _Gone()
 
 
 class Layers(Mapping[KeyT, ValueT], Generic[KeyT, ValueT]):
-    """In the order in which keys came; one that goes and soon comes again may have its old place."""
+    """Keys are in insertion order; a key that is deleted and soon inserted again may keep its old place."""
 
     __slots__ = ("count", "large", "small")
 
@@ -35,7 +35,7 @@ class Layers(Mapping[KeyT, ValueT], Generic[KeyT, ValueT]):
         small: dict[KeyT, ValueT | _Gone] | None = None,
         count: int | None = None,
     ) -> None:
-        """The dictionaries may not be changed any more."""
+        """Take ownership of the dictionaries: the caller may not change them afterwards."""
         self.large: dict[KeyT, ValueT] = {} if large is None else large
         self.small: dict[KeyT, ValueT | _Gone] = {} if small is None else small
         self.count = len(self.large) if count is None else count
@@ -55,7 +55,7 @@ class Layers(Mapping[KeyT, ValueT], Generic[KeyT, ValueT]):
         return (key for key, _value in self.pairs())
 
     def changed(self, changes: Mapping[KeyT, ValueT | None]) -> "Layers[KeyT, ValueT]":
-        """A copy with these values; a key with None is not in it."""
+        """Return a copy with these values; a value of None deletes its key."""
         large, small, count = self.large, dict(self.small), self.count
         for key, value in changes.items():
             was_there = small.get(key) is not _GONE if key in small else key in large
@@ -72,7 +72,7 @@ class Layers(Mapping[KeyT, ValueT], Generic[KeyT, ValueT]):
         return Layers(dict(after.pairs()))
 
     def differing(self, after: "Layers[KeyT, ValueT]") -> Iterator[KeyT]:
-        """Keys that do not lead to the very same value in both."""
+        """Yield the keys whose values are not the same object in both mappings."""
         if self.large is after.large:
             mine, others = self.small, after.small
             for key, value in mine.items():
@@ -87,7 +87,7 @@ class Layers(Mapping[KeyT, ValueT], Generic[KeyT, ValueT]):
         yield from (key for key in now if key not in before)
 
     def pairs(self) -> Iterator[tuple[KeyT, ValueT]]:
-        """As ``items``, and quicker."""
+        """Yield the same as ``items``, faster."""
         small = self.small
         if not small:
             yield from self.large.items()

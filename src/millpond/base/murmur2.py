@@ -20,5 +20,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """The partition that every Kafka client with the default partitioner gives to this key."""
+    """Return the partition that every Kafka client with the default partitioner chooses for this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

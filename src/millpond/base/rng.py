@@ -1,4 +1,4 @@
-"""Chance as an argument: ids and jitter come from a source that a test can seed."""
+"""Randomness as an argument: ids and jitter come from a source that a test can seed."""
 
 from typing import Protocol
 from uuid import UUID
@@ -8,9 +8,9 @@ class Rng(Protocol):
     """A source of randomness; the real one lives in ``server/``."""
 
     def randrange(self, stop: int) -> int:
-        """A number from 0 up to but without ``stop``."""
+        """Return a number from 0 to ``stop - 1``."""
         ...
 
     def uuid4(self) -> UUID:
-        """A fresh random identifier."""
+        """Return a new random UUID."""
         ...

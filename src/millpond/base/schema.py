@@ -1,7 +1,7 @@
-"""How the records of groups and transactions lie in bytes: what Kafka's record schemas are made of.
+"""The encoding of records of groups and transactions: the building blocks of Kafka's record schemas.
 
-Older versions have lengths of 16 and 32 bits, flexible ones lengths as varints and tagged fields at the end.
-``Reader`` reads bytes that came from a log and may be anything: ``MalformedData``, never another error.
+Older versions have 16-bit and 32-bit lengths, flexible ones lengths as varints and tagged fields at the
+end. ``Reader`` reads bytes from a log that may be damaged: it raises ``MalformedData`` and no other error.
 """
 
 import struct
@@ -45,19 +45,19 @@ def compact_bytes(data: bytes) -> bytes:
 
 
 def compact_array(items: Iterable[bytes]) -> bytes:
-    """Items that are encoded already."""
+    """Encode an array of items that are encoded already."""
     parts = list(items)
     return varint.encode_unsigned(len(parts) + 1) + b"".join(parts)
 
 
 def compact_numbers(numbers: Iterable[int]) -> bytes:
-    """Numbers of 32 bits."""
+    """Encode an array of 32-bit numbers."""
     parts = list(numbers)
     return varint.encode_unsigned(len(parts) + 1) + struct.pack(f">{len(parts)}i", *parts)
 
 
 def tagged(*fields: tuple[int, bytes]) -> bytes:
-    """Tagged fields, in the order of their tags."""
+    """Encode tagged fields, in the order of their tags."""
     return varint.encode_unsigned(len(fields)) + b"".join(
         varint.encode_unsigned(tag) + varint.encode_unsigned(len(data)) + data
         for tag, data in fields
@@ -65,7 +65,7 @@ def tagged(*fields: tuple[int, bytes]) -> bytes:
 
 
 class Reader:
-    """A position in bytes that came from a log and may be anything."""
+    """A cursor over bytes from a log, which may be damaged."""
 
     __slots__ = ("data", "position")
 

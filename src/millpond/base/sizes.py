@@ -1,11 +1,11 @@
-"""Sizes as people write them in RabbitMQ's settings: ``2GB``, ``512MiB``, ``1048576``."""
+"""Sizes as users write them in RabbitMQ's settings: ``2GB``, ``512MiB``, ``1048576``."""
 
 import re
 
 from millpond.base.errors import InvalidConfig
 
 _SIZE = re.compile(r"(\d+)\s*([A-Za-z]*)")
-# A bare letter is a power of two, as in RabbitMQ.
+# A suffix without "B" is a power of two, as in RabbitMQ.
 _UNITS = {
     "": 1,
     "k": 2**10,
@@ -24,7 +24,7 @@ _UNITS = {
 
 
 def parse_size(text: str) -> int:
-    """Bytes. Raises ``InvalidConfig``."""
+    """Return the number of bytes. Raises ``InvalidConfig``."""
     match = _SIZE.fullmatch(text.strip())
     unit = None if match is None else _UNITS.get(match[2].lower())
     if match is None or unit is None:

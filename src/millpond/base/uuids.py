@@ -1,4 +1,4 @@
-"""Ids in text as Kafka prints them: a UUID's sixteen bytes as twenty-two characters of URL-safe base64."""
+"""UUIDs in Kafka's text form: sixteen bytes as twenty-two characters of URL-safe base64."""
 
 import base64
 import binascii
@@ -6,12 +6,12 @@ from uuid import UUID
 
 
 def text_id(value: UUID) -> str:
-    """The text of an id."""
+    """Return the text form of a UUID."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def parse_id(text: str) -> UUID:
-    """Read what ``text_id`` wrote; ``ValueError`` if it is not that."""
+    """Parse the text form of a UUID. Raises ``ValueError``."""
     try:
         return UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
     except binascii.Error as error:

@@ -1,7 +1,7 @@
 """Variable-length integers as Kafka (and Protocol Buffers) write them.
 
-Decoders return ``(value, next position)``. A varint that does not end within the bytes it may take,
-or within the buffer, raises ``MalformedVarint``: it came from the world, not from us.
+Decoders return ``(value, next position)``. A varint that does not end within its maximal length or within
+the buffer raises ``MalformedVarint``: the bytes came from a peer or a file.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ VARLONG_BYTES_MAX = 10
 
 
 def encode_unsigned(value: int) -> bytes:
-    """Write a non-negative integer, seven bits a byte, low bits first."""
+    """Encode a non-negative integer, seven bits a byte, low bits first."""
     assert value >= 0
     if value < 0x80:
         return bytes((value,))
@@ -29,14 +29,14 @@ def encode_unsigned(value: int) -> bytes:
 
 
 def encode_signed(value: int) -> bytes:
-    """Write a 64-bit signed integer in zigzag form (small magnitudes stay short)."""
+    """Encode a 64-bit signed integer in zigzag form (small magnitudes stay short)."""
     return encode_unsigned((value << 1) ^ (value >> 63))
 
 
 def decode_unsigned(
     data: ByteSource, position: int, bytes_max: int = VARINT_BYTES_MAX
 ) -> tuple[int, int]:
-    """Read what ``encode_unsigned`` wrote."""
+    """Decode what ``encode_unsigned`` wrote."""
     value = 0
     shift = 0
     try:
@@ -54,6 +54,6 @@ def decode_unsigned(
 def decode_signed(
     data: ByteSource, position: int, bytes_max: int = VARLONG_BYTES_MAX
 ) -> tuple[int, int]:
-    """Read what ``encode_signed`` wrote."""
+    """Decode what ``encode_signed`` wrote."""
     value, position = decode_unsigned(data, position, bytes_max)
     return (value >> 1) ^ -(value & 1), position

@@ -1,4 +1,4 @@
-"""``millpond binding``: which messages of an exchange go to which queue or exchange."""
+"""``millpond amqp binding``: which messages of an exchange go to which queue or exchange."""
 
 from typing import Any
 
@@ -32,7 +32,9 @@ def list_bindings(client: ManagementClient, as_json: bool) -> None:
         print_json(rows)
         return
     if not rows:
-        note("There are no bindings yet. Add one: millpond binding add EXCHANGE QUEUE --key KEY")
+        note(
+            "There are no bindings yet. Add one: millpond amqp binding add EXCHANGE QUEUE --key KEY"
+        )
     print_table(
         ("From", "To", "Kind", "Routing key", "Arguments"),
         [

@@ -180,7 +180,7 @@ def _explanation(kind: str, definition: ConfigDef) -> str:
     if not definition.effective:
         lines.append("  accepted for Kafka's sake; changes nothing here")
     if kind == "topic":
-        lines.append(f"  set it: millpond topic alter TOPIC --config {definition.name}=VALUE")
+        lines.append(f"  set it: millpond kafka topic alter TOPIC --config {definition.name}=VALUE")
         if behind := _behind(kind, definition):
             lines.append(f"  its default for all topics: {', '.join(behind)}")
     else:

@@ -58,8 +58,8 @@ Where a default differs from Kafka's: `listeners` (loopback only), `log.dir`, `n
 _TOPICS = """\
 ## Topics
 
-Set on a topic when it is created or later (`millpond topic alter`, or any Kafka admin client). What is not
-set there comes from the broker settings in the last column; the first that is set wins.
+Set on a topic when it is created or later (`millpond kafka topic alter`, or any Kafka admin client). What is
+not set there comes from the broker settings in the last column; the first that is set wins.
 """
 
 _BROKER = """\

@@ -1,4 +1,4 @@
-"""``millpond consume``: read a topic, all that is there or for ever, alone or as a member of a group."""
+"""``millpond kafka consume``: read a topic, once or for ever, alone or as a member of a group."""
 
 import asyncio
 import json
@@ -13,6 +13,7 @@ import click
 
 from millpond.base.ids import TopicPartition
 from millpond.cli.formats import (
+    FORMAT_HELP,
     FORMATS,
     show,
     show_json,
@@ -49,24 +50,19 @@ _POLL_RECORDS = 500  # printed and then committed at once
     "--from",
     "start",
     metavar="WHERE",
-    help="earliest, latest, an offset, -N (the last N of each partition), or a time (ISO 8601, or"
-    " milliseconds). Default: earliest, and latest with --follow.",
+    help="earliest, latest, an offset, -N (last N), a time.",
 )
 @click.option(
     "--group",
     metavar="NAME",
-    help="Read as a member of this consumer group: go on where it has committed, share partitions with its"
-    " other members, commit what was printed.",
+    help="As a member of this consumer group.",
 )
 @click.option(
     "--from-beginning",
     is_flag=True,
-    help="Begin with the first message; with --group only where the group has committed nothing yet"
-    " (otherwise such a group begins at the end).",
+    help="The first message not committed by the --group.",
 )
-@click.option(
-    "--follow", "-f", is_flag=True, help="Wait for new messages, until Ctrl-C or SIGTERM."
-)
+@click.option("--follow", "-f", is_flag=True, help="Wait for new messages, until Ctrl-C.")
 @click.option(
     "--max", "limit", metavar="N", type=click.IntRange(min=1), help="Stop after N messages."
 )
@@ -75,29 +71,32 @@ _POLL_RECORDS = 500  # printed and then committed at once
     "idle_s",
     metavar="SECONDS",
     type=click.FloatRange(min=0.1),
-    help="With --follow: stop when nothing came for so long.",
+    help="Stop when nothing came for so long.",
 )
 @click.option(
     "--partition",
     "partitions",
     type=click.IntRange(min=0),
     multiple=True,
+    metavar="N",
     help="Only this one; may be repeated.",
 )
-@click.option("--key-format", type=click.Choice(FORMATS), default="string", show_default=True)
-@click.option("--value-format", type=click.Choice(FORMATS), default="string", show_default=True)
+@click.option("--key-format", type=click.Choice(FORMATS), default="string", **FORMAT_HELP)
+@click.option("--value-format", type=click.Choice(FORMATS), default="string", **FORMAT_HELP)
 @click.option(
     "--print",
     "shown",
     type=click.Choice(_PRINTABLE),
     multiple=True,
-    help="What to print before each value, separated by tabs; may be repeated.",
+    metavar="WHAT",
+    help="key, offsets, timestamp, headers or all.",
 )
 @click.option(
     "--isolation",
     type=click.Choice(list(_ISOLATION)),
     default="read_uncommitted",
-    show_default=True,
+    metavar="LEVEL",
+    help="read_uncommitted (default) or read_committed.",
 )
 @json_option
 @broker_command
@@ -119,21 +118,17 @@ async def consume(
 ) -> None:
     """Print the messages of TOPIC, oldest first within each partition.
 
-    Without --follow it ends where the topic ended when it began. With --json each message is one line of
-    JSON.
-
     \b
-    millpond consume orders --max 10 --print key --print offsets
-    millpond consume orders --follow --json | jq .value
-    millpond consume orders --from 2026-01-31T12:00:00Z
-    millpond consume orders --group billing --from-beginning --follow
+    millpond kafka consume orders --follow --json | jq .value
+    millpond kafka consume orders --from 2026-01-31T12:00:00Z --print offsets
+    millpond kafka consume orders --group billing --from-beginning --follow
     """
     if start is not None and from_beginning:
         raise click.UsageError("--from and --from-beginning both say where to begin: give one")
     if group is not None and (start is not None or partitions):
         raise click.UsageError(
             "--group goes on where the group is, in the partitions that it gets: leave out --from and"
-            " --partition (`millpond group reset` moves a group)"
+            " --partition (`millpond kafka group reset` moves a group)"
         )
     printer = _Printer(
         key_format=key_format, value_format=value_format, shown=shown, as_json=as_json

@@ -1,4 +1,4 @@
-"""``millpond definitions``: users, virtual hosts, policies, exchanges, queues, bindings as one file.
+"""``millpond amqp definitions``: users, virtual hosts, policies, exchanges, queues, bindings as one file.
 
 The file is RabbitMQ's: what `rabbitmqctl export_definitions` wrote can be imported here, and the other way.
 """

@@ -1,4 +1,4 @@
-"""``millpond exchange``: where AMQP's publishers send to."""
+"""``millpond amqp exchange``: where AMQP's publishers send to."""
 
 import click
 

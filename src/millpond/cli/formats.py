@@ -8,10 +8,16 @@ import base64
 import binascii
 import json
 from datetime import UTC, datetime
+from typing import Any, Final
 
 import click
 
 FORMATS = ("string", "json", "hex", "base64")
+# What options of --key-format and --value-format say; the choices in brackets would take a line of their own.
+FORMAT_HELP: Final[dict[str, Any]] = {
+    "metavar": "FORMAT",
+    "help": "string (default), json, hex or base64.",
+}
 
 # A number this large is a time in milliseconds (2001 and later), a smaller one an offset.
 TIME_MS_MIN = 10**12

@@ -1,4 +1,4 @@
-"""``millpond group``: list, describe, reset and delete consumer groups of any Kafka-protocol broker."""
+"""``millpond kafka group``: list, describe, reset and delete consumer groups of any Kafka-protocol broker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -160,8 +160,8 @@ async def reset(
     """Set how far a group has read. The group must have no members. Asks first on a terminal.
 
     \b
-    millpond group reset billing --to earliest --dry-run
-    millpond group reset billing --topic orders --to 2026-01-31T12:00:00Z
+    millpond kafka group reset billing --to earliest --dry-run
+    millpond kafka group reset billing --topic orders --to 2026-01-31T12:00:00Z
     """
     groups = Groups(cluster)
     before = await groups.offsets(name)
@@ -313,7 +313,7 @@ def _describe_text(found: GroupInfo, rows: list[_Position]) -> None:
     if _count_beyond(rows):
         note(
             "A committed offset beyond the end of the log: the log was lost or made anew, or the offset was "
-            "set by hand. Consumers go where auto.offset.reset says; set it anew: millpond group reset"
+            "set by hand. Consumers go where auto.offset.reset says; set it anew: millpond kafka group reset"
         )
     idle = [member for member in found.members if not member.partitions]
     if idle:

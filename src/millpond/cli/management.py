@@ -147,7 +147,7 @@ class ManagementClient:
         if reason == "Not management user":
             return (
                 f"user {self._user} has no tag that lets it administer; "
-                f"an administrator gives it one: millpond user tags {self._user} management"
+                f"an administrator gives it one: millpond amqp user tags {self._user} management"
             )
         return reason.replace("Validation failed\n\n", "").strip()
 
@@ -201,7 +201,7 @@ def management_command(
         type=click.FloatRange(min=0.1),
         default=15.0,
         show_default=True,
-        help="How long to wait for the broker.",
+        help="How long to wait.",
     )
     @functools.wraps(work)
     def command(

@@ -28,7 +28,7 @@ throttle_option = click.option(
     type=click.IntRange(min=1024),
     default=None,
     metavar="BYTES",
-    help="At most so many bytes a second for the moves, on each node.",
+    help="Bytes a second on each node.",
 )
 wait_option = click.option("--no-wait", "no_wait", is_flag=True, help="Begin, and do not wait.")
 

@@ -49,6 +49,15 @@ class Exit(IntEnum):
     TERMINATED = 143
 
 
+class _BootstrapOption(click.Option):
+    """Has a name as in Kafka's tools, too, which makes help pages longer than a screen."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Leave that name out."""
+        record = super().get_help_record(ctx)
+        return record and (record[0].replace(" --bootstrap-server,", ""), record[1])
+
+
 def broker_command(
     work: Callable[Concatenate[Cluster, P], Coroutine[Any, Any, int | None]],
 ) -> Callable[..., None]:
@@ -68,7 +77,8 @@ def broker_command(
         show_default=True,
         show_envvar=True,
         callback=check_bootstrap,
-        help="Where a broker listens; several are separated by commas.",
+        help="Brokers, by commas.",
+        cls=_BootstrapOption,
     )
     @click.option(
         "--timeout",
@@ -77,7 +87,7 @@ def broker_command(
         type=click.FloatRange(min=0.1),
         default=15.0,
         show_default=True,
-        help="How long to wait for the broker.",
+        help="How long to wait.",
     )
     @functools.wraps(work)
     def command(bootstrap: str, timeout_s: float, *args: P.args, **options: P.kwargs) -> None:

@@ -105,21 +105,23 @@ async def list_partitions(
     "--to",
     "nodes",
     metavar="NODE,NODE",
-    help="Deal the partitions over these nodes, the first of each in turn the preferred leader.",
+    help="To these nodes, each preferred leader in turn.",
 )
 @click.option(
-    "--replication-factor", type=click.IntRange(min=1), help="With --to: how many replicas."
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --to: how many replicas.",
 )
 @click.option(
     "--plan",
     "file",
     type=click.File("r", encoding="utf-8"),
-    help="A plan in the JSON of kafka-reassign-partitions.",
+    metavar="FILE",
+    help="JSON as of kafka-reassign-partitions.",
 )
-@click.option(
-    "--cancel", is_flag=True, help="Stop the moves of these partitions (none named: of all)."
-)
-@click.option("--unthrottle", is_flag=True, help="Take back what --throttle has set, everywhere.")
+@click.option("--cancel", is_flag=True, help="Stop these moves (none named: all).")
+@click.option("--unthrottle", is_flag=True, help="Take back what --throttle has set.")
 @click.option("--dry-run", is_flag=True, help="Only show what would move.")
 @throttle_option
 @wait_option
@@ -128,7 +130,7 @@ async def list_partitions(
     "move_s",
     metavar="SECONDS",
     type=click.FloatRange(min=0),
-    help="How long to wait for the moves. Default: until they are done.",
+    help="Longest wait for the moves. Default: none.",
 )
 @json_option
 @broker_command

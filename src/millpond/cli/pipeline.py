@@ -306,11 +306,11 @@ def _stream(found: Pipeline, spark: Any, options: Any, asked: list[int], as_json
         try:
             with _display(found.name) as show:
                 while not asked and not running.wait(0.5):
-                    show(running.tallies())
+                    show(running.stats())
                 if asked:
                     note("Stopping …")
                     running.stop()
-                show(running.tallies())
+                show(running.stats())
             if not asked:
                 running.check()
         finally:
@@ -319,57 +319,57 @@ def _stream(found: Pipeline, spark: Any, options: Any, asked: list[int], as_json
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    _summary(running.tallies(), as_json)
+    _summary(running.stats(), as_json)
     return Exit.INTERRUPTED if signal.SIGINT in asked else Exit.DONE
 
 
 _COLUMNS = ("Query", "Batches", "Rows", "Rows/s", "Lag", "Dead letters", "Dropped late")
 
 
-def _cells(tally: Any) -> tuple[object, ...]:
-    lag = "-" if tally.lag is None else tally.lag
+def _cells(query_stats: Any) -> tuple[object, ...]:
+    lag = "-" if query_stats.lag is None else query_stats.lag
     return (
-        tally.name,
-        tally.batches,
-        tally.rows,
-        round(tally.rate),
+        query_stats.name,
+        query_stats.batches,
+        query_stats.rows,
+        round(query_stats.rate),
         lag,
-        tally.dead_letters,
-        tally.dropped_late,
+        query_stats.dead_letters,
+        query_stats.dropped_late,
     )
 
 
-def _summary(tallies: Sequence[Any], as_json: bool) -> None:
+def _summary(stats: Sequence[Any], as_json: bool) -> None:
     if as_json:
         print_json(
             [
                 {
-                    "query": tally.name,
-                    "batches": tally.batches,
-                    "rows": tally.rows,
-                    "lag": tally.lag,
-                    "dead_letters": tally.dead_letters,
-                    "dropped_late": tally.dropped_late,
-                    **tally.facts,
+                    "query": query_stats.name,
+                    "batches": query_stats.batches,
+                    "rows": query_stats.rows,
+                    "lag": query_stats.lag,
+                    "dead_letters": query_stats.dead_letters,
+                    "dropped_late": query_stats.dropped_late,
+                    **query_stats.facts,
                 }
-                for tally in tallies
+                for query_stats in stats
             ]
         )
     else:
-        print_table(_COLUMNS, [_cells(tally) for tally in tallies])
-        for line in _facts(tallies):
+        print_table(_COLUMNS, [_cells(query_stats) for query_stats in stats])
+        for line in _facts(stats):
             note(line)
 
 
-def _facts(tallies: Sequence[Any]) -> list[str]:
+def _facts(stats: Sequence[Any]) -> list[str]:
     """What a pipeline has to say beside counts: ``dedup: rate stated 0.001, rate estimated 2.1e-07``."""
     return [
-        f"{tally.name}: "
+        f"{query_stats.name}: "
         + ", ".join(
-            f"{name.replace('_', ' ')} {_number(fact)}" for name, fact in tally.facts.items()
+            f"{name.replace('_', ' ')} {_number(fact)}" for name, fact in query_stats.facts.items()
         )
-        for tally in tallies
-        if tally.facts
+        for query_stats in stats
+        if query_stats.facts
     ]
 
 
@@ -399,30 +399,32 @@ class _display:  # noqa: N801
         if self._live is not None:
             self._live.stop()
 
-    def _draw(self, tallies: Sequence[Any]) -> None:
+    def _draw(self, stats: Sequence[Any]) -> None:
         from rich import box
         from rich.table import Table
 
         table = Table(title=f"{self._name} (Ctrl-C stops it)", box=box.SIMPLE_HEAD)
         for number, column in enumerate(_COLUMNS):
             table.add_column(column, justify="right" if number else "left")
-        for tally in tallies:
-            table.add_row(*(f"{c:,}" if isinstance(c, int) else str(c) for c in _cells(tally)))
-        table.caption = "\n".join(_facts(tallies)) or None
+        for query_stats in stats:
+            table.add_row(
+                *(f"{c:,}" if isinstance(c, int) else str(c) for c in _cells(query_stats))
+            )
+        table.caption = "\n".join(_facts(stats)) or None
         self._live.update(table)
 
-    def _tell(self, tallies: Sequence[Any]) -> None:
+    def _tell(self, stats: Sequence[Any]) -> None:
         import time
 
-        batches, now = sum(tally.batches for tally in tallies), time.monotonic()
+        batches, now = sum(query_stats.batches for query_stats in stats), time.monotonic()
         if batches == self._told[0] or (self._told[1] and now - self._told[1] < _LINE_EVERY_S):
             return
         self._told = (batches, now)
-        for tally in tallies:
+        for one in stats:
             note(
-                f"{tally.name}: {tally.batches:,} batches, {tally.rows:,} rows, {tally.rate:,.0f}/s, "
-                f"lag {'-' if tally.lag is None else format(tally.lag, ',')}, "
-                f"{tally.dead_letters:,} dead letters"
+                f"{one.name}: {one.batches:,} batches, {one.rows:,} rows, {one.rate:,.0f}/s, "
+                f"lag {'-' if one.lag is None else format(one.lag, ',')}, "
+                f"{one.dead_letters:,} dead letters"
             )
-        for line in _facts(tallies):
+        for line in _facts(stats):
             note(line)

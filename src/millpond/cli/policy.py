@@ -1,4 +1,4 @@
-"""``millpond policy``: settings for all queues and exchanges whose names match."""
+"""``millpond amqp policy``: settings for all queues and exchanges whose names match."""
 
 import click
 
@@ -73,7 +73,7 @@ def set_policy(
     Queues that are there follow at once.
 
     \b
-    millpond policy set short '^work' max-length=1000 message-ttl=60000
+    millpond amqp policy set short '^work' max-length=1000 message-ttl=60000
     """
     client.put(
         _kind(operator),

@@ -1,4 +1,4 @@
-"""``millpond produce``: write messages from arguments, a file or standard input, one for each line."""
+"""``millpond kafka produce``: write messages from arguments, a file or standard input, one for each line."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import click
 
-from millpond.cli.formats import FORMATS, BadText, parse, parse_pairs, parse_time_ms
+from millpond.cli.formats import FORMAT_HELP, FORMATS, BadText, parse, parse_pairs, parse_time_ms
 from millpond.cli.output import broker_command, human_bytes, json_option, note, print_json
 from millpond.client import ACKS_ALL, ACKS_LEADER, ACKS_NONE, BrokerRefused, Cluster, Producer
 from millpond.record import Compression
@@ -32,30 +32,31 @@ _REQUEST_MS_MAX = 30_000
     "--file",
     "path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Read lines from a file instead of standard input.",
+    help="Lines of a file, not of standard input.",
 )
 @click.option("--key", help="The key of every message.")
-@click.option("--key-separator", metavar="TEXT", help="What stands before it in a line is the key.")
-@click.option("--key-format", type=click.Choice(FORMATS), default="string", show_default=True)
-@click.option("--value-format", type=click.Choice(FORMATS), default="string", show_default=True)
-@click.option(
-    "--null-value", metavar="TEXT", help="A value written like this is null (a tombstone)."
-)
+@click.option("--key-separator", metavar="TEXT", help="Before it in a line is the key.")
+@click.option("--key-format", type=click.Choice(FORMATS), default="string", **FORMAT_HELP)
+@click.option("--value-format", type=click.Choice(FORMATS), default="string", **FORMAT_HELP)
+@click.option("--null-value", metavar="TEXT", help="A value like this is null (a tombstone).")
 @click.option("--header", "headers", metavar="NAME=VALUE", multiple=True, help="On every message.")
-@click.option("--partition", type=click.IntRange(min=0), help="Default: by key, else any.")
+@click.option(
+    "--partition", type=click.IntRange(min=0), metavar="N", help="Default: by key, else any."
+)
 @click.option("--timestamp", metavar="TIME", help="ISO 8601 or milliseconds. Default: now.")
 @click.option(
     "--acks",
     type=click.Choice(list(_ACKS)),
     default="all",
-    show_default=True,
-    help="Who must have a message before it counts.",
+    metavar="ACKS",
+    help="0, 1, or all (default) in-sync replicas.",
 )
 @click.option(
     "--compression",
     type=click.Choice([codec.name.lower() for codec in Compression]),
     default="none",
-    show_default=True,
+    metavar="CODEC",
+    help="none (default), gzip, snappy, lz4 or zstd.",
 )
 @click.option("--idempotent", is_flag=True, help="Never write a message twice.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no summary.")
@@ -80,12 +81,10 @@ async def produce(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Write MESSAGES to TOPIC; without any, one message for each line of --file or standard input.
+    """Write MESSAGES to TOPIC; without any, each line of standard input.
 
     \b
-    millpond produce orders 'two eggs' 'three eggs' --key breakfast
-    tail -F shop.log | millpond produce logs
-    millpond produce orders --file orders.txt --key-separator : --compression zstd
+    millpond kafka produce orders --file orders.txt --key-separator :
     """
     if messages and path is not None:
         raise click.UsageError("give messages or --file, not both")

@@ -1,4 +1,4 @@
-"""``millpond queue``: AMQP's queues and their messages."""
+"""``millpond amqp queue``: AMQP's queues and their messages."""
 
 import base64
 import binascii
@@ -49,7 +49,7 @@ def list_queues(client: ManagementClient, as_json: bool) -> None:
         print_json(rows)
         return
     if not rows:
-        note("There are no queues yet. Declare one: millpond queue declare NAME")
+        note("There are no queues yet. Declare one: millpond amqp queue declare NAME")
     lines = [
         (
             row["name"],
@@ -246,8 +246,8 @@ def publish(
     """Publish one MESSAGE to a queue, or what standard input has.
 
     \b
-    millpond queue publish work hello
-    millpond queue publish order.new --exchange events < order.json
+    millpond amqp queue publish work hello
+    millpond amqp queue publish order.new --exchange events < order.json
     """
     data = sys.stdin.buffer.read() if message is None else message.encode()
     given: dict[str, object] = {"delivery_mode": 1 if transient else 2}

@@ -1,4 +1,4 @@
-"""``millpond topic``: create, list, describe, alter and delete topics of any Kafka-protocol broker."""
+"""``millpond kafka topic``: create, list, describe, alter and delete topics of any Kafka-protocol broker."""
 
 from collections.abc import Sequence
 
@@ -65,7 +65,7 @@ async def create(
     """Create topics.
 
     \b
-    millpond topic create orders --partitions 6 --config retention.ms=86400000
+    millpond kafka topic create orders --partitions 6 --config retention.ms=60000
     """
     settings = dict(parse_pairs(configs, "--config"))
     outcomes = await Admin(cluster).create_topics(
@@ -132,7 +132,7 @@ async def list_topics(cluster: Cluster, internal: bool, as_json: bool) -> None:
         )
     elif is_terminal():
         if not topics:
-            note("There are no topics yet. Create one: millpond topic create NAME")
+            note("There are no topics yet. Create one: millpond kafka topic create NAME")
             return
         rows = [(item.name, len(item.partitions), _replication(item)) for item in topics]
         print_table(("Topic", "Partitions", "Replication factor"), rows)

@@ -2,16 +2,33 @@
 
 import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from millpond import __version__
+from millpond.server.protocols import KAFKA, protocols
 
 if TYPE_CHECKING:
     from millpond.server.app import Server
     from millpond.server.config import Given, Settings
+
+
+def _protocol_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of protocols other than Kafka's: each adds a listener."""
+    for protocol in reversed(protocols()):
+        if protocol is not KAFKA:
+            command = click.option(
+                protocol.option,
+                protocol.name,
+                metavar="ADDRESS",
+                is_flag=False,
+                flag_value=protocol.default_address,
+                help=protocol.option_help,
+            )(command)
+    return command
 
 
 @click.command()
@@ -23,7 +40,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     metavar="FILE",
     envvar="MILLPOND_CONFIG",
-    help="Settings from a TOML file or a Kafka server.properties.",
+    help="TOML, or Kafka's server.properties.",
 )
 @click.option(
     "-l",
@@ -31,16 +48,9 @@ if TYPE_CHECKING:
     "listen",
     multiple=True,
     metavar="ADDRESS",
-    help="Where to listen: host:port, or NAME://host:port; port 0 is any free one. May be repeated.",
+    help="[NAME://]host:port; may be repeated. Port 0 is any free one.",
 )
-@click.option(
-    "--amqp",
-    metavar="ADDRESS",
-    is_flag=False,
-    flag_value="127.0.0.1:5672",
-    help="Speak AMQP 0-9-1, too: at 127.0.0.1:5672, or at another host:port. RabbitMQ's management API is "
-    "then at that port + 10000 (15672).",
-)
+@_protocol_options
 @click.option(
     "-d", "--data", type=click.Path(path_type=Path), metavar="DIR", help="The data directory."
 )
@@ -49,7 +59,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1, max=16),
     default=None,
     metavar="N",
-    help="Run a cluster of N nodes on this machine, each a process with its own port and directory.",
+    help="A cluster of N processes on this machine.",
 )
 @click.option(
     "-s",
@@ -57,7 +67,7 @@ if TYPE_CHECKING:
     "assignments",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Any setting, by Kafka's name for it. May be repeated.",
+    help="Any setting; may be repeated.",
 )
 @click.option("--override", "kafka_overrides", multiple=True, metavar="NAME=VALUE", hidden=True)
 @click.option(
@@ -65,35 +75,32 @@ if TYPE_CHECKING:
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     envvar="MILLPOND_LOG_LEVEL",
-    show_default=True,
-    help="How much to say.",
+    metavar="LEVEL",
+    help="debug, info (default), warning or error.",
 )
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text",
-    envvar="MILLPOND_LOG_FORMAT", show_default=True, help="For people or for programs.",
+    envvar="MILLPOND_LOG_FORMAT", metavar="FORMAT", help="text (default), or json for programs.",
 )  # fmt: skip
 def up(
     *,
     file: Path | None,
     config: Path | None,
     listen: tuple[str, ...],
-    amqp: str | None,
     data: Path | None,
     nodes: int | None,
     assignments: tuple[str, ...],
     kafka_overrides: tuple[str, ...],
     log_level: str,
     log_format: str,
+    **served: str | None,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM.
 
-    Without options: data in ./millpond-data, listening on 127.0.0.1:9092. Settings come, each winning over
-    the one before, from the FILE, from MILLPOND_* variables and from the options.
-    `millpond config list` shows what can be set.
-
-    With --nodes 3: three nodes that replicate to each other, on three ports from 9092 on, with their data in
-    ./millpond-data/node-1 and so on; with --amqp they also speak AMQP, on three ports from 5672 on. One node
-    of a cluster over several machines is a FILE with node.id, controller.quorum.voters and listeners in it.
+    Without options: data in ./millpond-data, listening on 127.0.0.1:9092. Settings (`millpond config list`)
+    come from the FILE, from MILLPOND_* variables and from the options; the later wins. With --nodes 3 there
+    are three nodes, on the next ports, with their data in ./millpond-data/node-1 and so on. A node of a
+    cluster over several machines is a FILE with node.id, controller.quorum.voters and listeners in it.
     """
     from millpond.server.collector import collect_seldom
 
@@ -111,7 +118,7 @@ def up(
             file=file or config,
             environment=os.environ,
             overrides=_overrides(listen, data, assignments, kafka_overrides),
-            amqp=amqp,
+            served={name: address for name, address in served.items() if address is not None},
         )
         if nodes is not None:
             passed_on = _passed_on(
@@ -201,23 +208,30 @@ def _banner(server: "Server") -> None:
 
     console = Console(highlight=False)
     table = Table.grid(padding=(0, 2))
-    table.add_row("[bold]connect[/]", f"[green]{server.bootstrap}[/]")
-    for address in server.addresses[1:]:
-        table.add_row("", f"[green]{address}[/]")
-    for url in server.amqp_urls:
-        table.add_row("", f"[green]{url}[/]")
-    for address in server.management_addresses:
-        table.add_row("", f"[green]http://{address}/[/]   [dim]RabbitMQ's management API[/]")
+    served = [one for protocol in protocols() for one in server.listeners(protocol.name)]
+    for number, listener in enumerate(served):
+        remark = f"   [dim]{listener.protocol.remark}[/]" if listener.protocol.remark else ""
+        label = "" if number else "[bold]connect[/]"
+        table.add_row(label, f"[green]{listener.url}[/]{remark}")
     table.add_row("[bold]data[/]", str(server.settings.data.resolve()))
-    where = "" if server.bootstrap == "127.0.0.1:9092" else f" -b {server.bootstrap}"
-    table.add_row("[bold]try[/]", f"millpond topic list{where}   [dim]in another terminal[/]")
-    for address in server.management_addresses[:1]:
-        there = "" if address == "127.0.0.1:15672" else f" --management {address}"
-        table.add_row("", f"millpond queue list{there}")
+    for number, command in enumerate(_examples(server)):
+        label, remark = ("", "") if number else ("[bold]try[/]", "   [dim]in another terminal[/]")
+        table.add_row(label, f"{command}{remark}")
     table.add_row("[bold]stop[/]", "Ctrl-C")
     console.print(f"\n[bold cyan]Millpond[/] {__version__}\n")
     console.print(table)
     console.print()
+
+
+def _examples(server: "Server") -> Iterator[str]:
+    """Yield commands to try, with the address where it is not the default one."""
+    for protocol in protocols():
+        addresses = server.addresses(protocol.name)
+        if protocol.example is None or not addresses:
+            continue
+        command, option = protocol.example
+        is_default = addresses[0] == protocol.default_address
+        yield command if is_default else f"{command} {option} {addresses[0]}"
 
 
 def _fail(what: str, lines: "tuple[str, ...] | list[str]") -> None:

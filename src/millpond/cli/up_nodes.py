@@ -18,7 +18,8 @@ from millpond import __version__
 from millpond.client import Admin, ClientError, Cluster, QuorumInfo
 from millpond.server.failures import ExitCode
 from millpond.server.lifecycle import StopSignals, check_interpreter, new_event_loop
-from millpond.server.local_cluster import LocalCluster, LocalNode, amqp_address
+from millpond.server.local_cluster import LocalCluster, LocalNode, addresses_of
+from millpond.server.protocols import WireProtocol, protocols
 from millpond.server.supervisor import Hopeless, Supervisor
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ class Scene:
     plan: LocalCluster
     nodes: dict[int, NodeState] = field(default_factory=dict)
     quorum: str = "no leader yet"
-    # Where nodes speak AMQP, if they do.
-    amqp: dict[int, str] = field(default_factory=dict)
-    # Whether it was said that all are there, and nobody has died since.
+    # Where each node serves protocols other than Kafka's.
+    served: dict[int, dict[WireProtocol, str]] = field(default_factory=dict)
+    # Whether it was said that all nodes are ready, and none has died since.
     is_announced: bool = False
 
     @property
@@ -85,9 +86,7 @@ def run_nodes(
     scene = Scene(plan=plan)
     for node in plan.nodes:
         scene.nodes[node.node_id] = NodeState(node=node)
-        amqp = amqp_address(node, settings)
-        if amqp is not None:
-            scene.amqp[node.node_id] = amqp
+        scene.served[node.node_id] = addresses_of(node, settings)
     commands = {
         node.node_id: [
             sys.executable, "-m", "millpond", "up", *passed_on, *plan.options_of(node, settings),
@@ -106,8 +105,8 @@ async def _run(scene: Scene, commands: dict[int, list[str]], screen: Screen) -> 
     signals = StopSignals(on_second=supervisor.kill)
     signals.install()
     for node in scene.plan.nodes:
-        amqp = scene.amqp.get(node.node_id)
-        also = f", AMQP at {amqp}" if amqp is not None else ""
+        others = scene.served.get(node.node_id, {})
+        also = "".join(f", {protocol.title} at {address}" for protocol, address in others.items())
         screen.event(f"node {node.node_id}: {node.address}{also}, data in {node.data}")
     try:
         async with asyncio.TaskGroup() as group:
@@ -142,8 +141,10 @@ async def _watch(scene: Scene, screen: Screen) -> None:
         if scene.is_ready and not scene.is_announced:
             screen.event(f"cluster ready: {len(scene.nodes)} nodes, {scene.quorum}")
             screen.event(f"connect to {scene.plan.bootstrap}")
-            if known := [address for address in scene.amqp.values() if not address.endswith(":0")]:
-                screen.event(f"AMQP: connect to any of {', '.join(known)}")
+            for protocol in protocols():
+                places = [one[protocol] for one in scene.served.values() if protocol in one]
+                if known := [address for address in places if not address.endswith(":0")]:
+                    screen.event(f"{protocol.title}: connect to any of {', '.join(known)}")
         scene.is_announced = scene.is_ready
         await asyncio.sleep(CALM_S if scene.is_announced else POLL_S)
 

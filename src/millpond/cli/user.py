@@ -1,4 +1,4 @@
-"""``millpond user``: who may log in by AMQP and to its management, and what they may do."""
+"""``millpond amqp user``: who may log in by AMQP and to its management, and what they may do."""
 
 import click
 
@@ -54,13 +54,15 @@ def list_users(client: ManagementClient, as_json: bool) -> None:
 def add(
     client: ManagementClient, name: str, new_password: str | None, tags: tuple[str, ...]
 ) -> int:
-    """Add a user, who may do nothing until `millpond user permit` says so."""
+    """Add a user, who may do nothing until `user permit` says so."""
     if name in {row["name"] for row in client.get("users")}:
-        complain(f"there is a user {name} already; `millpond user passwd` changes the password")
+        complain(
+            f"there is a user {name} already; `millpond amqp user passwd` changes the password"
+        )
         return Exit.REFUSED
     body = {"password": _asked(new_password), "tags": ",".join(tags)}
     client.put("users", name, body=body)
-    click.echo(f"{name}: added; let it in: millpond user permit {name}")
+    click.echo(f"{name}: added; let it in: millpond amqp user permit {name}")
     return Exit.DONE
 
 

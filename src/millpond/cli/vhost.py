@@ -1,4 +1,4 @@
-"""``millpond vhost``: virtual hosts, each with exchanges, queues and permissions of its own."""
+"""``millpond amqp vhost``: virtual hosts, each with exchanges, queues and permissions of its own."""
 
 import click
 

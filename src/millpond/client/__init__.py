@@ -2,11 +2,11 @@
 
 ``Producer``, ``Consumer`` and ``Admin`` are for asyncio; ``BlockingProducer``, ``BlockingConsumer`` and
 ``BlockingAdmin`` are the same for code that has no event loop. Below them are ``Cluster`` (connections and
-metadata, which several clients may share), ``Fetcher`` (batches as they lie in the log), ``fetch_raw`` and
+metadata, which several clients may share), ``Fetcher`` (batches as they are in the log), ``fetch_raw`` and
 ``produce_raw`` (bytes in and out). See docs/client.md.
 
-Modules are imported when one of their names is first asked for: a command that only lists topics does not
-pay for consumers.
+Modules are imported when one of their names is first used: a command that only lists topics does not import
+consumers.
 """
 
 from importlib import import_module

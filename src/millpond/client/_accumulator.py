@@ -1,8 +1,8 @@
 """Records waiting to be sent, in batches, partition by partition. No clock, no sockets: time is an argument.
 
-A batch is ready when it is full, when its oldest record has waited ``linger_s``, when somebody flushes, when
-memory is short, or when it comes back to be sent again and its pause is over. Only the first batch of a
-partition is ever ready: order within a partition is the order of this queue.
+A batch is ready when it is full, when its oldest record has waited ``linger_s``, during a flush, when memory
+is short, or when it is to be sent again and its backoff is over. Only the first batch of a partition is ever
+ready: order within a partition is the order of this queue.
 """
 
 from collections import deque
@@ -14,13 +14,13 @@ from millpond.record import NewRecord
 
 NO_SEQUENCE = -1
 
-# What a record takes beside its key and value, about: lengths, deltas, attributes.
+# The approximate size of a record beside its key and value: lengths, deltas, attributes.
 RECORD_OVERHEAD = 12
 _HEADER_OVERHEAD = 4
 
 
 class Batch:
-    """Records on their way to one partition, and what became of them."""
+    """Records for one partition, and the result of sending them."""
 
     __slots__ = (
         "attempts",
@@ -57,7 +57,7 @@ class Batch:
         self.on_wire = False
         self.was_sent = False
         self.is_done = False
-        self.is_awaited = False  # somebody will hear what became of it
+        self.is_awaited = False  # a caller waits for the result
         self.error: BaseException | None = None
         self.base_offset = -1
         self.time_ms = -1
@@ -66,7 +66,7 @@ class Batch:
         self.callbacks: list[tuple[int, Callable[[Any, BaseException | None], None]]] = []
 
     def locate(self, index: int) -> "tuple[Batch, int]":
-        """The batch that holds this record now: a batch that was too large is split."""
+        """Return the batch that holds this record now: a batch that was too large is split."""
         batch = self
         while batch.parts is not None:
             start, batch = max(
@@ -78,7 +78,7 @@ class Batch:
     def settle(
         self, error: BaseException | None = None, *, base_offset: int = -1, time_ms: int = -1
     ) -> None:
-        """Say what became of it, once; a later word is not heard."""
+        """Set the result, once; later calls are ignored."""
         if self.is_done:
             return
         self.is_done = True
@@ -88,14 +88,14 @@ class Batch:
         self.wake()
 
     def wake(self) -> None:
-        """Let everyone who waits look again."""
+        """Wake every waiting caller to check again."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
             waiter()
 
 
 def record_size(record: NewRecord) -> int:
-    """About how many bytes a record takes in a batch."""
+    """Return about how many bytes a record takes in a batch."""
     _, key, value, headers = record
     size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
     if not headers:
@@ -113,23 +113,23 @@ class Accumulator:
         self._linger_s = linger_s
         self._memory_bytes = memory_bytes
         self._queues: dict[TopicPartition, deque[Batch]] = {}
-        self._unfinished: dict[int, Batch] = {}  # by identity: batches not yet settled
+        self._unfinished: dict[int, Batch] = {}  # by identity: batches without a result
         self.used_bytes = 0
         self.hurry = False  # flushing, closing, or short of memory: nothing lingers
 
     @property
     def unfinished(self) -> list[Batch]:
-        """Every batch that nobody has settled yet, oldest first."""
+        """Return every batch without a result, oldest first."""
         return list(self._unfinished.values())
 
     def has_room(self, size: int) -> bool:
-        """Whether a record of this size may come in; a first one always may."""
+        """Return whether a record of this size fits into the buffer; the first one always does."""
         return self.used_bytes == 0 or self.used_bytes + size <= self._memory_bytes
 
     def append(
         self, partition: TopicPartition, record: NewRecord, size: int, now_s: float
     ) -> tuple[Batch, bool]:
-        """Add a record to its partition's last batch. True if a batch began or is full by that."""
+        """Add a record to its partition's last batch. Return True if that began or filled a batch."""
         queue = self._queues.get(partition)
         if queue is None:
             queue = self._queues[partition] = deque()
@@ -148,7 +148,7 @@ class Accumulator:
     def append_batch(
         self, partition: TopicPartition, records: Iterable[NewRecord], now_s: float
     ) -> Batch:
-        """Records that are to stay together, behind what the queue holds; ready at once."""
+        """Append records as one batch at the end of the queue; ready at once."""
         batch = Batch(partition, now_s)
         batch.records.extend(records)
         batch.size = max(self._batch_bytes, sum(map(record_size, batch.records)))
@@ -158,19 +158,19 @@ class Accumulator:
         return batch
 
     def loads(self, topic: str, partition_count: int) -> list[int]:
-        """How many batches wait for each partition of a topic."""
+        """Return how many batches wait for each partition of a topic."""
         return [
             len(self._queues.get(TopicPartition(topic, number), ()))
             for number in range(partition_count)
         ]
 
     def first(self, partition: TopicPartition) -> Batch | None:
-        """The batch that is next for a partition."""
+        """Return the next batch of a partition."""
         queue = self._queues.get(partition)
         return queue[0] if queue else None
 
     def ready(self, now_s: float) -> list[TopicPartition]:
-        """Partitions whose first batch may be sent now; those that had no turn for longest come first."""
+        """Return the partitions whose first batch may be sent now; the least recently sent come first."""
         return [
             partition
             for partition, queue in self._queues.items()
@@ -178,12 +178,12 @@ class Accumulator:
         ]
 
     def is_ready(self, partition: TopicPartition, now_s: float) -> bool:
-        """Whether a partition's first batch may be sent now."""
+        """Return whether a partition's first batch may be sent now."""
         queue = self._queues.get(partition)
         return queue is not None and bool(queue) and self._ready_at(queue) <= now_s
 
     def next_time(self, now_s: float) -> float | None:
-        """When the next batch becomes ready that is not yet; None if there is none."""
+        """Return when the next batch becomes ready; None if there is none."""
         times = [self._ready_at(queue) for queue in self._queues.values() if queue]
         return min((time for time in times if time > now_s), default=None)
 
@@ -196,7 +196,7 @@ class Accumulator:
         return batch.created_s + self._linger_s
 
     def take(self, partition: TopicPartition) -> Batch:
-        """Remove the first batch to send it; the partition goes to the end of the line."""
+        """Remove the first batch to send it; the partition goes to the end of the order."""
         queue = self._queues.pop(partition)
         batch = queue.popleft()
         self._queues[partition] = queue
@@ -204,7 +204,7 @@ class Accumulator:
         return batch
 
     def put_back(self, batch: Batch, not_before_s: float) -> None:
-        """Send it again, not before this time; behind those with lower sequences, before all others."""
+        """Queue a batch again, not before this time; after those with lower sequences, before all others."""
         batch.not_before_s = not_before_s
         queue = self._queues.setdefault(batch.partition, deque())
         at = 0
@@ -214,7 +214,9 @@ class Accumulator:
         queue.insert(at, batch)
 
     def split(self, batch: Batch) -> bool:
-        """Put two halves in the place of a batch that the broker finds too large; False for one record."""
+        """Replace a batch that the broker finds too large by two halves. Return False if it has only one
+        record.
+        """
         count = len(batch.records)
         if count < 2:
             return False
@@ -246,14 +248,14 @@ class Accumulator:
         return True
 
     def drop(self, batch: Batch) -> None:
-        """Forget a batch that is over, wherever it is."""
+        """Remove a finished batch, wherever it is."""
         queue = self._queues.get(batch.partition)
         if queue is not None and batch in queue:
             queue.remove(batch)
         self._forget(batch)
 
     def late(self, before_s: float) -> list[Batch]:
-        """Batches created before this time and not settled yet, oldest first."""
+        """Return batches created before this time and without a result, oldest first."""
         found = []
         for batch in self._unfinished.values():
             if batch.created_s > before_s:
@@ -262,11 +264,11 @@ class Accumulator:
         return found
 
     def oldest_s(self) -> float | None:
-        """When the oldest unsettled batch was created, about: halves of a split one come late."""
+        """Return when the oldest unfinished batch was created, about: halves of a split batch are newer."""
         return next((batch.created_s for batch in self._unfinished.values()), None)
 
     def waiting(self) -> list[Batch]:
-        """Batches that are not on the wire now."""
+        """Return the batches that are not in flight."""
         return [batch for batch in self._unfinished.values() if not batch.on_wire]
 
     def _forget(self, batch: Batch) -> None:
@@ -275,7 +277,7 @@ class Accumulator:
 
 
 def _goes_before(other: Batch, batch: Batch) -> bool:
-    """Whether ``other`` keeps its place before a batch that comes back."""
+    """Return whether ``other`` stays before a batch that is queued again."""
     if other.sequence == NO_SEQUENCE or other.identity != batch.identity:
         return False
     return ((batch.sequence - other.sequence) & 0x7FFFFFFF) < 2**30

@@ -1,4 +1,4 @@
-"""Administrators' requests about the cluster itself: nodes, the quorum, who leads and who holds what."""
+"""Administrative requests about the cluster: nodes, the quorum, leaders and replicas."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
@@ -20,7 +20,7 @@ from millpond.wire.kafka.api import ApiKey
 
 METADATA_TOPIC = "__cluster_metadata"
 
-# The only way of UpdateFeatures that is offered here.
+# The only upgrade type of UpdateFeatures that is supported here.
 _UPGRADE = 1
 
 
@@ -32,9 +32,9 @@ class ClusterCalls:
     async def describe_cluster(
         self, *, fenced: bool = False, timeout_s: float | None = None
     ) -> ClusterInfo:
-        """The brokers, the controller and the cluster's name.
+        """Return the brokers, the controller and the cluster's id.
 
-        ``fenced`` adds brokers that are registered and not heard of at the moment.
+        ``fenced`` adds brokers that are registered and fenced at the moment.
         """
         from millpond.wire.kafka.messages.describe_cluster import (
             DescribeClusterRequest,
@@ -65,7 +65,7 @@ class ClusterCalls:
         )
 
     async def describe_quorum(self, *, timeout_s: float | None = None) -> QuorumInfo:
-        """Who votes on the metadata, who leads them, how far each has come."""
+        """Return the voters on the metadata, their leader, and the progress of each."""
         from millpond.wire.kafka.messages.describe_quorum import (
             DescribeQuorumRequest,
             DescribeQuorumResponse,
@@ -119,7 +119,7 @@ class ClusterCalls:
         cluster_id: str | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """Give a node of the cluster a vote in the quorum; ``listeners`` are names with ``host:port``."""
+        """Add a node of the cluster as a voter of the quorum; ``listeners`` are names with ``host:port``."""
         from millpond.wire.kafka.messages.add_raft_voter import (
             AddRaftVoterRequest,
             AddRaftVoterResponse,
@@ -154,7 +154,7 @@ class ClusterCalls:
         cluster_id: str | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """Take a node's vote in the quorum away; it stays a broker."""
+        """Remove a node from the voters of the quorum; it stays a broker."""
         from millpond.wire.kafka.messages.remove_raft_voter import (
             RemoveRaftVoterRequest,
             RemoveRaftVoterResponse,
@@ -174,7 +174,7 @@ class ClusterCalls:
             await attempts.after(refusal)
 
     async def unregister_broker(self, node_id: int, *, timeout_s: float | None = None) -> None:
-        """Forget a broker that is gone for good."""
+        """Remove the registration of a broker that is gone for good."""
         from millpond.wire.kafka.messages.unregister_broker import (
             UnregisterBrokerRequest,
             UnregisterBrokerResponse,
@@ -192,7 +192,7 @@ class ClusterCalls:
     async def describe_features(
         self, node_id: int | None = None, *, timeout_s: float | None = None
     ) -> dict[str, FeatureInfo]:
-        """The features that a node (any, if none is named) knows, and the levels in force there."""
+        """Return the features that a node (any by default) supports, and the finalized levels."""
         from millpond.wire.kafka.messages.api_versions import (
             ApiVersionsRequest,
             ApiVersionsResponse,
@@ -226,7 +226,7 @@ class ClusterCalls:
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Bring features to higher levels, all of them or none; only try it with ``validate_only``."""
+        """Raise the levels of features, all of them or none; ``validate_only`` changes nothing."""
         from millpond.wire.kafka.messages.update_features import (
             FeatureUpdateKey,
             UpdateFeaturesRequest,
@@ -256,7 +256,7 @@ class ClusterCalls:
         *,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, BrokerRefused | None]:
-        """Begin to move partitions to these replicas, the preferred leader first; None stops a move."""
+        """Start moving partitions to these replicas, the preferred leader first; None cancels a move."""
         from millpond.wire.kafka.messages.alter_partition_reassignments import (
             AlterPartitionReassignmentsRequest,
             AlterPartitionReassignmentsResponse,
@@ -299,7 +299,7 @@ class ClusterCalls:
         *,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, Reassignment]:
-        """The moves under way, of all partitions or of these."""
+        """Return the moves in progress, of all partitions or of these."""
         from millpond.wire.kafka.messages.list_partition_reassignments import (
             ListPartitionReassignmentsRequest,
             ListPartitionReassignmentsResponse,
@@ -338,9 +338,9 @@ class ClusterCalls:
         kind: ElectionType = ElectionType.PREFERRED,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, BrokerRefused | None]:
-        """Have leaders elected, of all partitions or of these.
+        """Elect leaders, of all partitions or of these.
 
-        For all partitions only those are answered for which there was something to do.
+        For all partitions the result has only those whose leader had to change.
         """
         from millpond.wire.kafka.messages.elect_leaders import (
             ElectLeadersRequest,

@@ -1,4 +1,4 @@
-"""Administrators' requests about what is in the logs."""
+"""Administrative requests about the contents of logs."""
 
 from collections.abc import Iterable, Mapping
 
@@ -22,7 +22,9 @@ class LogCalls:
         isolation_level: int = 0,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, OffsetAt | BrokerRefused]:
-        """Offsets by time: ``EARLIEST``, ``LATEST``, ``MAX_TIMESTAMP``, or the first at or after a time."""
+        """Return offsets by time: ``EARLIEST``, ``LATEST``, ``MAX_TIMESTAMP``, or the first at or after a
+        time.
+        """
         from millpond.wire.kafka.messages.list_offsets import (
             ListOffsetsPartition,
             ListOffsetsRequest,
@@ -72,7 +74,7 @@ class LogCalls:
     async def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, int | BrokerRefused]:
-        """Forget everything before these offsets (-1: all there is). Gives the new start of each log."""
+        """Delete everything before these offsets (-1: all records). Return the new start of each log."""
         from millpond.wire.kafka.messages.delete_records import (
             DeleteRecordsPartition,
             DeleteRecordsRequest,
@@ -120,9 +122,9 @@ class LogCalls:
         offline: bool = False,
         timeout_s: float | None = None,
     ) -> list[LogDirInfo]:
-        """The data directories of every broker (or of these), and the bytes of each partition in them.
+        """Return the data directories of every broker (or of these), and the size of each partition in them.
 
-        A directory that is offline raises the broker's refusal; with ``offline`` it is one of the answer.
+        A directory that is offline raises the broker's error; with ``offline`` it is part of the result.
         """
         from millpond.wire.kafka.messages.describe_log_dirs import (
             DescribableLogDirTopic,

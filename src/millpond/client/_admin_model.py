@@ -1,4 +1,4 @@
-"""What administrators ask for and are told: plain facts."""
+"""Arguments and results of administrative requests."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -27,17 +27,17 @@ class ConfigOperation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What has settings."""
+    """The kinds of resources that have settings."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ElectionType(IntEnum):
-    """Which leader is wanted."""
+    """Which leader to elect."""
 
     PREFERRED = 0  # the first of the replicas, if it is in sync
-    UNCLEAN = 1  # any replica that lives, where nobody in sync does; loses what only others had
+    UNCLEAN = 1  # any live replica if none in sync is up; loses records that only others had
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedTopic:
-    """What the broker made of it. Numbers are -1 where an old broker does not tell."""
+    """The created topic. Numbers are -1 where an old broker does not return them."""
 
     name: str
     topic_id: UUID
@@ -84,7 +84,7 @@ class OffsetAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirInfo:
-    """One data directory of one broker. One that is offline (its disk failed) tells nothing of itself."""
+    """One data directory of one broker. A directory that is offline (its disk failed) has no details."""
 
     node_id: int
     path: str
@@ -96,7 +96,7 @@ class LogDirInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumReplica:
-    """One node's copy of the metadata log. Times are -1 where nobody can tell."""
+    """One node's copy of the metadata log. Times are -1 where they are unknown."""
 
     node_id: int
     directory_id: UUID
@@ -107,7 +107,7 @@ class QuorumReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureInfo:
-    """The levels of one feature that a node can work at, and the one in force; 0 is off."""
+    """The levels of one feature that a node supports, and the finalized one; 0 is off."""
 
     level: int
     lowest: int
@@ -116,7 +116,7 @@ class FeatureInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumInfo:
-    """The voters on the cluster's metadata, their leader, and the nodes that only follow."""
+    """The voters on the cluster's metadata, their leader, and the observers."""
 
     leader_id: int
     leader_epoch: int
@@ -125,14 +125,14 @@ class QuorumInfo:
     observers: tuple[QuorumReplica, ...]
 
     def lag_of(self, replica: QuorumReplica) -> int:
-        """How many records a replica is behind the leader."""
+        """Return how many records a replica is behind the leader."""
         ends = [item.end_offset for item in self.voters if item.node_id == self.leader_id]
         return max(0, max(ends, default=self.high_watermark) - replica.end_offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reassignment:
-    """A partition on its way to other replicas; ``replicas`` are the old and the new ones."""
+    """A partition that is being moved; ``replicas`` are the old and the new ones."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -140,7 +140,7 @@ class Reassignment:
 
 
 def only(outcomes: Mapping[str, T | BrokerRefused]) -> T:
-    """The outcome of a call about one thing; raises it if it is a refusal."""
+    """Return the result of a call with one item; raise it if it is a ``BrokerRefused``."""
     [outcome] = outcomes.values()
     if isinstance(outcome, BrokerRefused):
         raise outcome
@@ -148,17 +148,17 @@ def only(outcomes: Mapping[str, T | BrokerRefused]) -> T:
 
 
 def first(codes: Iterable[int]) -> int:
-    """The first error code."""
+    """Return the first error code."""
     return next(iter(codes), ErrorCode.NONE)
 
 
 def refusal_of(code: int, message: str | None, subject: str) -> BrokerRefused | None:
-    """An error code as an error; None if it is none."""
+    """Return an error code as an exception; None if it is no error."""
     return None if code == ErrorCode.NONE else BrokerRefused(code, message, subject=subject)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers of each topic."""
+    """Return the partition numbers of each topic."""
     grouped: dict[str, list[int]] = {}
     for topic, number in partitions:
         grouped.setdefault(topic, []).append(number)

@@ -1,4 +1,4 @@
-"""Administrators' requests about topics and settings."""
+"""Administrative requests about topics and settings."""
 
 from collections.abc import Mapping, Sequence
 
@@ -50,7 +50,7 @@ class TopicCalls:
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> dict[str, CreatedTopic | BrokerRefused]:
-        """Create topics, or only say whether that would work."""
+        """Create topics, or only check whether that would work."""
         from millpond.wire.kafka.messages.create_topics import (
             CreatableTopic,
             CreatableTopicConfig,
@@ -98,7 +98,7 @@ class TopicCalls:
     async def delete_topics(
         self, names: Sequence[str], *, timeout_s: float | None = None
     ) -> dict[str, BrokerRefused | None]:
-        """Delete topics with everything in them."""
+        """Delete topics with their records."""
         from millpond.wire.kafka.messages.delete_topics import (
             DeleteTopicsRequest,
             DeleteTopicsResponse,
@@ -126,18 +126,18 @@ class TopicCalls:
     async def list_topics(
         self, *, internal: bool = False, timeout_s: float | None = None
     ) -> list[TopicInfo]:
-        """All topics by name; the broker's own ones only if asked for."""
+        """Return all topics by name; internal topics only if requested."""
         topics = await self._cluster.topics(timeout_s=timeout_s)
         return [topic for topic in topics if internal or not topic.is_internal]
 
     async def describe_topic(self, name: str, *, timeout_s: float | None = None) -> TopicInfo:
-        """One topic, fresh from a broker."""
+        """Return one topic with new metadata from a broker."""
         return await self._cluster.topic(name, refresh=True, timeout_s=timeout_s)
 
     async def create_partitions(
         self, name: str, count: int, *, validate_only: bool = False, timeout_s: float | None = None
     ) -> None:
-        """Give a topic more partitions: ``count`` in all. Keys move to other partitions by that."""
+        """Increase the number of a topic's partitions to ``count``. Keys then map to other partitions."""
         from millpond.wire.kafka.messages.create_partitions import (
             CreatePartitionsRequest,
             CreatePartitionsResponse,
@@ -168,7 +168,7 @@ class TopicCalls:
         documentation: bool = False,
         timeout_s: float | None = None,
     ) -> dict[str, ConfigEntry]:
-        """Every setting of a topic, or of a broker (``name`` is its number then)."""
+        """Return every setting of a topic, or of a broker (``name`` is its id then)."""
         from millpond.wire.kafka.messages.describe_configs import (
             DescribeConfigsRequest,
             DescribeConfigsResource,
@@ -215,7 +215,7 @@ class TopicCalls:
     async def describe_topic_setting(
         self, names: Sequence[str], setting: str, *, timeout_s: float | None = None
     ) -> dict[str, str | None]:
-        """One setting of many topics; a topic that is gone meanwhile is left out."""
+        """Return one setting of many topics; a topic deleted meanwhile is left out."""
         from millpond.wire.kafka.messages.describe_configs import (
             DescribeConfigsRequest,
             DescribeConfigsResource,
@@ -252,7 +252,7 @@ class TopicCalls:
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Change some settings, leave the others. A value of None goes back to the default."""
+        """Change some settings, keep the others. A value of None restores the default."""
         from millpond.wire.kafka.messages.incremental_alter_configs import (
             AlterableConfig,
             AlterConfigsResource,

@@ -1,4 +1,4 @@
-"""Trying again: one deadline for a piece of work, pauses that grow, and the last obstacle in words."""
+"""Retries: one deadline for an operation, backoffs that grow, and the last error in the message."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ BACKOFF_S_MAX = 1.0
 
 
 class Attempts:
-    """The tries at one piece of work: its deadline, the pauses between them, the last obstacle."""
+    """The tries of one operation: its deadline, the backoff between them, the last error."""
 
     def __init__(
         self,
@@ -34,15 +34,15 @@ class Attempts:
         self._obstacle = "no time was left for a first try"
 
     def left_s(self) -> float:
-        """Seconds until the deadline."""
+        """Return the seconds until the deadline."""
         return self._started + self._timeout_s - asyncio.get_running_loop().time()
 
     def left_ms(self) -> int:
-        """Milliseconds until the deadline, at least one, as requests want to be told."""
+        """Return the milliseconds until the deadline, at least one, for requests that carry a time-out."""
         return max(1, int(self.left_s() * 1000))
 
     def may_pass(self, error: ClientError) -> bool:
-        """Whether waiting can help."""
+        """Return whether a retry can succeed."""
         if isinstance(error, ConnectionLost):
             return True
         if not isinstance(error, BrokerRefused) or error.is_final or not error.is_retriable:
@@ -53,7 +53,9 @@ class Attempts:
         return waited < self._unknown_topic_s
 
     async def after(self, error: ClientError) -> None:
-        """Wait before the next try. Raises ``error`` if waiting cannot help, else ``OutOfTime`` too late."""
+        """Wait before the next try. Raises ``error`` if a retry cannot help, ``OutOfTime`` after the
+        deadline.
+        """
         if not isinstance(error, NoBroker) and not self.may_pass(error):
             if isinstance(error, BrokerRefused):
                 error.is_final = True
@@ -67,15 +69,15 @@ class Attempts:
         await asyncio.sleep(pause_s)
 
     async def request(self, connection: Connection, api_key: ApiKey, message: object) -> Any:
-        """One request within the deadline; a connection that does not answer in time is closed."""
+        """Send one request within the deadline; a connection that does not answer in time is closed."""
         async with self.limit(connection):
             return await connection.request(api_key, message)
 
     def limit(self, connection: Connection) -> "_Limit":
         """``async with`` around one exchange: ends with the deadline, or earlier with ``request_s``.
 
-        A connection that is late is closed. That is ``OutOfTime`` at the deadline and ``ConnectionLost``
-        before it.
+        A late connection is closed. That raises ``OutOfTime`` at the deadline and ``ConnectionLost`` before
+        it.
         """
         left_s = self.left_s()
         if left_s <= 0:
@@ -83,7 +85,7 @@ class Attempts:
         return _Limit(self, connection, min(self._request_s, left_s))
 
     def out_of_time(self, obstacle: str | None = None) -> OutOfTime:
-        """The error that says what was not done, and what stood in the way last."""
+        """Return the error that says what was not done, and the last reason."""
         tries = f" after {self.count} tries" if self.count > 1 else ""
         return OutOfTime(
             f"{self._what}: not done in {self._timeout_s:g} s{tries}: {obstacle or self._obstacle}"
@@ -91,7 +93,7 @@ class Attempts:
 
 
 class _Limit:
-    """The deadline of ``Attempts`` around one exchange; what is late takes its connection with it."""
+    """The deadline of ``Attempts`` around one exchange; a late exchange closes its connection."""
 
     __slots__ = ("_attempts", "_connection", "_seconds", "_timeout")
 
@@ -117,6 +119,6 @@ class _Limit:
             self._connection.close("it did not answer in time")
             if self._attempts.left_s() > 0:
                 raise ConnectionLost(silence) from None
-            # A try that had hardly any time left says less than the one before it.
+            # A try that had hardly any time left explains less than the one before it.
             hasty = self._attempts.count > 0 and self._seconds < BACKOFF_S_MAX
             raise self._attempts.out_of_time(None if hasty else silence) from None

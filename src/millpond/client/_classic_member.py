@@ -1,10 +1,10 @@
 """A member of a group of the classic protocol: join, sync, heartbeat, leave.
 
 Joining runs in a task, because it may take as long as the slowest member; ``tick``, called by every poll,
-starts it, waits a little for it, and applies what came out. Callbacks of the application run in ``tick``
-only, so they never run while the application works on records. Heartbeats go on between polls, until the
-application has not polled for ``max.poll.interval.ms``: then the member leaves, and somebody else gets its
-partitions.
+starts it, waits a little for it, and applies the result. Callbacks of the application run in ``tick`` only,
+so they never run while the application processes records. Heartbeats continue between polls, until the
+application has not polled for ``max.poll.interval.ms``: then the member leaves, and its partitions go to
+other members.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class _Joined:
 
 
 class ClassicMember:
-    """One consumer's membership. ``before_revoke`` commits, if the consumer commits by itself."""
+    """One consumer's membership. ``before_revoke`` commits, if automatic commits are enabled."""
 
     def __init__(
         self,
@@ -88,16 +88,14 @@ class ClassicMember:
         self._is_prepared = False
         self._is_lost = False
         self._fatal: ClientError | None = None
-        self._had: set[TopicPartition] = (
-            set()
-        )  # before it was let go of, for assignors that remember
+        self._had: set[TopicPartition] = set()  # before it was revoked, for sticky assignors
         self._counts: dict[str, int] = {}
         self._is_leader = False
         self._polled_s = 0.0
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who we are to the group."""
+        """The member's identity in its group."""
         return GroupMetadata(
             group_id=self._group_id,
             generation_id=self._generation,
@@ -107,25 +105,27 @@ class ClassicMember:
 
     @property
     def is_stable(self) -> bool:
-        """Whether we have what the group gave us, and nothing says that this changes."""
+        """Whether the member has its assignment, and no rebalance is pending."""
         return self._generation >= 0 and self._rejoin is None
 
     def polled(self, now_s: float) -> None:
-        """The application is alive."""
+        """Note that the application has polled."""
         self._polled_s = now_s
 
     def request_rejoin(self, reason: str) -> None:
-        """What we want, or what there is, has changed."""
+        """Rejoin the group: the subscription or the topics have changed."""
         self._rejoin = self._rejoin or reason
 
     def partitions_changed(self, counts: dict[str, int]) -> None:
-        """The leader plans for all: topics that it planned with have other numbers of partitions now."""
+        """Rejoin as the leader if topics of its plan have other numbers of partitions now."""
         known = {topic: count for topic, count in counts.items() if topic in self._counts}
         if self._is_leader and known != self._counts:
             self.request_rejoin("topics changed")
 
-    async def tick(self, patience_s: float) -> None:
-        """Go on with whatever is to be done, for at most so long. Raises what ends the membership."""
+    async def tick(self, timeout_s: float) -> None:
+        """Continue a pending rebalance, for at most ``timeout_s``. Raises the error that ends the
+        membership.
+        """
         self._polled_s = asyncio.get_running_loop().time()
         if self._fatal is not None:
             raise self._fatal
@@ -138,7 +138,7 @@ class ClassicMember:
             self._joining = asyncio.get_running_loop().create_task(
                 self._join_until_done(), name=f"join {self._group_id}"
             )
-        await asyncio.wait([self._joining], timeout=patience_s)
+        await asyncio.wait([self._joining], timeout=timeout_s)
         if self._joining.done():
             done, self._joining = self._joining, None
             try:
@@ -152,7 +152,9 @@ class ClassicMember:
             await self._apply(joined)
 
     async def leave(self) -> None:
-        """Give up everything, now. A static member only goes silent: it may come back within its session."""
+        """Revoke everything and leave the group. A static member only stops: it may return within its
+        session.
+        """
         for task in (self._joining, self._beating):
             if task is not None:
                 task.cancel()
@@ -171,7 +173,7 @@ class ClassicMember:
     # --- a rebalance, step by step ---
 
     async def _prepare(self) -> None:
-        """Let go of what the protocol says before joining: all of it, or what is no longer wanted."""
+        """Revoke before joining what the protocol requires: everything, or what is no longer subscribed."""
         if self._is_prepared:
             return
         owned = self._subscription.assigned
@@ -197,7 +199,9 @@ class ClassicMember:
             self._generation,
             ", ".join(map(str, sorted(joined.partitions))) or "nothing",
         )
-        if gone:  # cooperative: given to others, who get it once we have joined without it
+        if (
+            gone
+        ):  # cooperative: moved to other members, which get it once this one has joined without it
             await self._before_revoke()
             await tell(self._listener().on_partitions_revoked, gone)
             self._subscription.assign(owned - gone)
@@ -213,7 +217,7 @@ class ClassicMember:
     async def _lose(self) -> None:
         self._is_lost = False
         self._generation = -1
-        self._is_prepared = True  # nothing left to let go of in order
+        self._is_prepared = True  # nothing left to revoke before joining
         lost = self._subscription.assigned
         self._subscription.assign(())
         self.request_rejoin("the group had gone on without us")
@@ -257,7 +261,7 @@ class ClassicMember:
                 ],
                 reason=reason,
             ),
-            patience_ms=self._config.max_poll_interval_ms,
+            timeout_ms=self._config.max_poll_interval_ms,
         )
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = answer.member_id
@@ -278,7 +282,7 @@ class ClassicMember:
     async def _plan(
         self, answer: Any, assignor: Assignor
     ) -> tuple[dict[str, int], dict[str, list[TopicPartition]]]:
-        """The leader's work: who of all members reads what."""
+        """Compute the assignment of all members, as the group's leader."""
         members = {
             item.member_id: decode_subscription(bytes(item.metadata), item.group_instance_id)
             for item in answer.members
@@ -318,7 +322,7 @@ class ClassicMember:
                     for member, given in plan.items()
                 ],
             ),
-            patience_ms=self._config.max_poll_interval_ms,
+            timeout_ms=self._config.max_poll_interval_ms,
         )
         if answer.error_code in _JOIN_AGAIN:
             self._forget_self(answer.error_code)
@@ -334,7 +338,7 @@ class ClassicMember:
         )
 
     async def _beat(self) -> None:
-        """Say that we are alive, until we are not, or are told that we are not."""
+        """Send heartbeats until the member leaves or is removed."""
         from millpond.wire.kafka.messages.heartbeat import HeartbeatRequest
 
         loop = asyncio.get_running_loop()
@@ -361,7 +365,7 @@ class ClassicMember:
             )
             try:
                 answer = await self._ask(
-                    ApiKey.HEARTBEAT, request, patience_ms=self._config.session_timeout_ms
+                    ApiKey.HEARTBEAT, request, timeout_ms=self._config.session_timeout_ms
                 )
             except ClientError as error:
                 _log.warning("group=%s: heartbeat failed: %s", self._group_id, error)
@@ -385,23 +389,23 @@ class ClassicMember:
             members=[MemberIdentity(self._member_id, self._config.group_instance_id, reason)],
         )
         try:
-            await self._ask(ApiKey.LEAVE_GROUP, request, patience_ms=5_000)
+            await self._ask(ApiKey.LEAVE_GROUP, request, timeout_ms=5_000)
         except ClientError as error:
-            _log.info("group=%s: could not say goodbye: %s", self._group_id, error)
+            _log.info("group=%s: could not leave the group: %s", self._group_id, error)
 
-    async def _ask(self, api_key: ApiKey, request: object, *, patience_ms: int) -> Any:
-        patience_s = patience_ms / 1000 + 5
+    async def _ask(self, api_key: ApiKey, request: object, *, timeout_ms: int) -> Any:
+        timeout_s = timeout_ms / 1000 + 5
         attempts = self._coordinator.cluster.attempts(
             f"{api_key.name.lower().replace('_', ' ')} {self._group_id}",
-            patience_s,
-            request_s=patience_s,
+            timeout_s,
+            request_s=timeout_s,
         )
         return await self._coordinator.ask(
             api_key, request, error_of=lambda answer: answer.error_code, attempts=attempts
         )
 
     def _forget_self(self, code: int) -> None:
-        """The coordinator does not know us; a rebalance that came in between is no reason for that."""
+        """Reset the identity: the coordinator does not know this member. A rebalance meanwhile keeps it."""
         if code != ErrorCode.REBALANCE_IN_PROGRESS:
             self._member_id, self._generation = "", -1
 

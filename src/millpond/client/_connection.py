@@ -1,9 +1,9 @@
-"""One connection to one broker: requests out, answers in, in order.
+"""One connection to one broker: requests out, responses in, in order.
 
-Joins ``wire``'s ClientConnection to a socket. Requests may be pipelined; the broker answers them in the
-order of sending, so a long poll delays whatever is asked behind it on the same connection.
+Connects ``wire``'s ClientConnection to a socket. Requests may be pipelined; the broker answers them in the
+order of sending, so a long poll delays the requests after it on the same connection.
 
-Cancelling a waiting request leaves the connection as it is; its answer is dropped when it comes.
+Cancelling a waiting request leaves the connection as it is; its response is dropped when it comes.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from millpond.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVer
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Made by ``Connection.open``, which also asks the broker which versions it speaks."""
+    """Created by ``Connection.open``, which also asks the broker for its API versions."""
 
     def __init__(self, address: str, client_id: str) -> None:
         self.address = address
@@ -35,7 +35,7 @@ class Connection(asyncio.BufferedProtocol):
     async def open(
         cls, host: str, port: int, *, client_id: str, software_version: str, timeout_s: float
     ) -> "Connection":
-        """Connect and agree on versions. Raises ``NoBroker`` with the reason in words."""
+        """Connect and negotiate versions. Raises ``NoBroker`` with the reason."""
         address = f"{host}:{port}"
         loop = asyncio.get_running_loop()
         connection = cls(address, client_id)
@@ -59,7 +59,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._transport is not None and self._fault is None
 
     def version_of(self, api_key: ApiKey, at_most: int | None = None) -> int:
-        """The newest version of an API that both sides know. ``BrokerRefused`` if there is none."""
+        """Return the newest version of an API that both sides support. Raises ``BrokerRefused`` if there is
+        none.
+        """
         spec = APIS[api_key]
         low, high = self._versions.get(api_key, (0, -1))
         version = min(high, spec.max_version if at_most is None else min(at_most, spec.max_version))
@@ -80,10 +82,10 @@ class Connection(asyncio.BufferedProtocol):
         version: int | None = None,
         expect_response: bool = True,
     ) -> Any:
-        """Send a request, return the decoded answer (None if none is expected).
+        """Send a request, return the decoded response (None if none is expected).
 
-        Raises ``ConnectionLost`` if the connection ends first. Whoever gives up waiting on an answer
-        that does not come should close the connection: later answers are stuck behind it.
+        Raises ``ConnectionLost`` if the connection ends first. A caller that stops waiting for a response
+        should close the connection: later responses are stuck behind it.
         """
         if version is None:
             version = self.version_of(api_key)
@@ -94,9 +96,9 @@ class Connection(asyncio.BufferedProtocol):
     def submit(
         self, api_key: ApiKey, message: object, *, version: int, expect_response: bool = True
     ) -> "asyncio.Future[Any] | None":
-        """Write a request now, whether or not the peer keeps up; the answer's future.
+        """Write a request now, whether or not the peer keeps up. Return the future of the response.
 
-        For callers who keep order and bounds themselves: what is submitted first is sent first.
+        For callers that keep order and limits themselves: requests are sent in the order of submission.
         """
         if self._transport is None or self._fault is not None:
             raise ConnectionLost(f"{self.address}: {self._fault or 'not connected'}")
@@ -110,11 +112,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_writable(self) -> bool:
-        """Whether the peer takes what is written as fast as it comes."""
+        """Whether the send buffer is below its limit."""
         return self._writable.is_set()
 
     async def writable(self) -> None:
-        """Wait until it does, or until the connection is over."""
+        """Wait until the send buffer is below its limit, or the connection is closed."""
         await self._writable.wait()
 
     def close(self, reason: str = "closed") -> None:
@@ -154,14 +156,16 @@ class Connection(asyncio.BufferedProtocol):
     def _fail(self, reason: str) -> None:
         if self._fault is None:
             self._fault = reason
-        self._writable.set()  # whoever waits to write must learn that it is over
+        self._writable.set()  # a caller that waits to write must learn that the connection is closed
         while self._waiting:
             answer = self._waiting.popleft()
             if not answer.done():
                 answer.set_exception(ConnectionLost(f"{self.address}: {self._fault}"))
 
     async def _negotiate(self, software_version: str) -> None:
-        """Ask for the broker's versions with our newest; it answers in an old form if it is too new."""
+        """Ask for the broker's versions with our newest; a broker that does not know it answers in an old
+        form.
+        """
         ask = ApiVersionsRequest(
             client_software_name="millpond", client_software_version=software_version
         )
@@ -173,7 +177,7 @@ class Connection(asyncio.BufferedProtocol):
             if answer.error_code != ErrorCode.UNSUPPORTED_VERSION:
                 break
         if answer.error_code != ErrorCode.NONE:
-            raise NoBroker(f"{self.address} refused to say what it speaks ({answer.error_code})")
+            raise NoBroker(f"{self.address} refused ApiVersions (error {answer.error_code})")
         self._versions = {
             item.api_key: (item.min_version, item.max_version) for item in answer.api_keys
         }

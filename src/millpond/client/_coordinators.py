@@ -1,4 +1,4 @@
-"""Finding the broker that coordinates a group or a transaction, and asking it."""
+"""Finds the coordinator of a group or a transaction, and sends requests to it."""
 
 from collections.abc import Callable, Collection
 from enum import IntEnum
@@ -21,14 +21,14 @@ LOOK_AGAIN = frozenset(
 
 
 class CoordinatorType(IntEnum):
-    """What is coordinated."""
+    """The kinds of coordinators."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 class CoordinatorLookup:
-    """The broker in charge of one group or transactional id; found again when it has moved."""
+    """The coordinator of one group or transactional id; found again when it has moved."""
 
     def __init__(
         self, cluster: Cluster, kind: CoordinatorType, key: str, *, lane: str = ""
@@ -40,11 +40,11 @@ class CoordinatorLookup:
         self._lane = lane
 
     def forget(self) -> None:
-        """It has moved or is gone."""
+        """Look up the coordinator again before the next request."""
         self.node_id = None
 
     async def connection(self, attempts: Attempts) -> Connection:
-        """A connection to it; finds it first if need be."""
+        """Return a connection to the coordinator, looking it up first if needed."""
         if self.node_id is None:
             self.node_id = await self._find(attempts)
         return await self.cluster.connection_to(self.node_id, lane=self._lane)
@@ -59,7 +59,9 @@ class CoordinatorLookup:
         again: Collection[int] = (),
         at_most: int | None = None,
     ) -> Any:
-        """Ask until the answer's error is none that looking again, or waiting (``again``), can cure."""
+        """Send a request until its error is final: not one that a new lookup or a retry (``again``) can
+        cure.
+        """
         while True:
             try:
                 connection = await self.connection(attempts)
@@ -97,5 +99,5 @@ class CoordinatorLookup:
                 if all(broker.node_id != node_id for broker in known):
                     await self.cluster.info(refresh=True)
                 return node_id
-            # The first question makes Kafka create its own topic; it says so and wants to be asked again.
+            # The first lookup makes Kafka create its internal topic; it returns an error until that is done.
             await attempts.after(BrokerRefused(found.error_code, subject=self._key))

@@ -1,4 +1,4 @@
-"""The promise of a record, and what is told when it is kept or broken."""
+"""The pending result of a record, and the callbacks for it."""
 
 import asyncio
 from collections.abc import Callable, Generator
@@ -15,7 +15,7 @@ OnDelivery: TypeAlias = Callable[[RecordMetadata | None, BaseException | None], 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """Where a batch went. ``base_offset`` is -1 with acks=0: nobody said."""
+    """Where a batch was appended. ``base_offset`` is -1 with acks=0, which has no response."""
 
     partition: TopicPartition
     base_offset: int
@@ -24,7 +24,9 @@ class Appended:
 
 
 class Delivery:
-    """The promise of one record: ``metadata = await delivery``. Giving up waiting does not take it back."""
+    """The pending result of one record: ``metadata = await delivery``. Cancelling the wait does not cancel
+    it.
+    """
 
     __slots__ = ("_batch", "_index")
 
@@ -34,15 +36,15 @@ class Delivery:
 
     @property
     def partition(self) -> TopicPartition:
-        """Where it is going."""
+        """The record's partition."""
         return self._batch.partition
 
     def done(self) -> bool:
-        """Whether it is known what became of it."""
+        """Return whether the result is known."""
         return self._batch.locate(self._index)[0].is_done
 
     def result(self) -> RecordMetadata:
-        """What became of it, if that is known; raises why it could not be delivered."""
+        """Return the result if it is known; raise why the record could not be delivered."""
         batch, index = self._batch.locate(self._index)
         if not batch.is_done:
             raise WrongState("it is not delivered yet; await it")
@@ -59,7 +61,7 @@ class Delivery:
 
 
 async def wait_for_change(batch: Batch) -> None:
-    """Until it is settled or split."""
+    """Wait until the batch has a result or is split."""
     woken = asyncio.get_running_loop().create_future()
 
     def wake() -> None:
@@ -71,7 +73,7 @@ async def wait_for_change(batch: Batch) -> None:
 
 
 def metadata_of(batch: Batch, index: int) -> RecordMetadata:
-    """What is known of one record of a batch that arrived."""
+    """Return the metadata of one record of a delivered batch."""
     record_ms, key, value, _ = batch.records[index]
     return RecordMetadata(
         batch.partition.topic,
@@ -84,7 +86,7 @@ def metadata_of(batch: Batch, index: int) -> RecordMetadata:
 
 
 async def wait_until_done(batch: Batch) -> None:
-    """Until the batch, or all that it was split into, is settled."""
+    """Wait until the batch, or every part that it was split into, has a result."""
     while not batch.is_done:
         if batch.parts is not None:
             for _, part in batch.parts:

@@ -1,4 +1,4 @@
-"""Committed offsets of a group: asking for them, and committing as a member."""
+"""Committed offsets of a group: fetching them, and committing as a member."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -31,7 +31,7 @@ async def commit_offsets(
     *,
     timeout_s: float,
 ) -> None:
-    """Commit. ``CommitRefused`` if the group has gone on without this member."""
+    """Commit. Raises ``CommitRefused`` if this is no longer a member of the group."""
     from millpond.wire.kafka.messages.offset_commit import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
@@ -82,7 +82,7 @@ async def committed_offsets(
     require_stable: bool,
     timeout_s: float,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What the group has committed for these; partitions without an offset are missing."""
+    """Return the group's committed offsets; partitions without one are missing."""
     from millpond.client._group_protocol import by_topic
     from millpond.wire.kafka.messages.offset_fetch import (
         OffsetFetchRequest,

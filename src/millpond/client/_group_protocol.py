@@ -1,4 +1,4 @@
-"""What consumers of the classic protocol tell each other through the coordinator, as bytes."""
+"""The embedded consumer protocol of classic groups: subscriptions and assignments as bytes."""
 
 from collections.abc import Iterable
 from struct import Struct
@@ -17,7 +17,7 @@ _ASSIGNMENT_VERSION = 3
 def encode_subscription(
     topics: Iterable[str], owned: Iterable[TopicPartition], generation: int, rack: str
 ) -> bytes:
-    """The metadata that a member joins with."""
+    """Encode the metadata that a member joins with."""
     message = subscription_messages.ConsumerProtocolSubscription(
         topics=sorted(topics),
         owned_partitions=[
@@ -34,7 +34,9 @@ def encode_subscription(
 
 
 def decode_subscription(data: bytes, instance_id: str | None) -> MemberSubscription:
-    """A member's metadata; later versions than we know only add to ours. Nonsense wants nothing."""
+    """Decode a member's metadata; later versions only append fields. Malformed metadata subscribe to
+    nothing.
+    """
     if len(data) < 2:
         return MemberSubscription(topics=())
     (version,) = _VERSION.unpack_from(data)
@@ -58,7 +60,7 @@ def decode_subscription(data: bytes, instance_id: str | None) -> MemberSubscript
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """What the leader gives to a member."""
+    """Encode the leader's assignment for a member."""
     message = assignment_messages.ConsumerProtocolAssignment(
         assigned_partitions=[
             assignment_messages.TopicPartition(topic, numbers)
@@ -70,7 +72,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> set[TopicPartition]:
-    """What the leader gave to us."""
+    """Decode this member's assignment."""
     if len(data) < 2:
         return set()
     message = assignment_messages.decode_consumer_protocol_assignment(memoryview(data)[2:], 0)
@@ -82,7 +84,7 @@ def decode_assignment(data: bytes) -> set[TopicPartition]:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers of each topic."""
+    """Return the partition numbers of each topic."""
     grouped: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         grouped.setdefault(topic, []).append(number)

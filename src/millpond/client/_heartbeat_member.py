@@ -1,8 +1,8 @@
 """A member of a group of the new protocol (KIP-848): heartbeats carry everything, the coordinator decides.
 
-One task sends heartbeats: what we want, what we hold. An answer may carry what we shall hold; ``tick``,
-called by every poll, lets go of the rest and takes the new, with the application's callbacks, and the next
-heartbeat says so.
+One task sends heartbeats with the subscription and the owned partitions. A response may carry a new
+assignment; ``tick``, called by every poll, revokes and adds partitions, with the application's callbacks, and
+the next heartbeat confirms it.
 """
 
 import asyncio
@@ -52,9 +52,9 @@ class HeartbeatMember:
         self._interval_s = 0.0
         self._beating: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()  # a heartbeat is due now
-        self._heard = asyncio.Event()  # an answer came
+        self._heard = asyncio.Event()  # a response came
         self._target: set[TopicPartition] | None = None
-        self._told: tuple[Any, ...] | None = None  # what the coordinator knows of our wishes
+        self._told: tuple[Any, ...] | None = None  # the subscription that the coordinator knows
         self._is_lost = False
         self._fatal: ClientError | None = None
         self._polled_s = 0.0
@@ -62,7 +62,7 @@ class HeartbeatMember:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who we are to the group."""
+        """The member's identity in its group."""
         return GroupMetadata(
             group_id=self._group_id,
             generation_id=self._epoch,
@@ -72,22 +72,24 @@ class HeartbeatMember:
 
     @property
     def is_stable(self) -> bool:
-        """Whether we hold what we shall hold."""
+        """Whether the member owns exactly its assignment."""
         return self._epoch > 0 and self._target is None and not self._is_lost
 
     def polled(self, now_s: float) -> None:
-        """The application is alive."""
+        """Note that the application has polled."""
         self._polled_s = now_s
 
     def request_rejoin(self, reason: str) -> None:
-        """What we want has changed; the coordinator hears of it at once."""
+        """Send a heartbeat now, because the subscription has changed."""
         self._changed.set()
 
     def partitions_changed(self, counts: dict[str, int]) -> None:
-        """The coordinator sees that itself."""
+        """Do nothing: the coordinator watches the topics itself."""
 
-    async def tick(self, patience_s: float) -> None:
-        """Take and let go as the coordinator says. Waits so long at most, and only while we have nothing."""
+    async def tick(self, timeout_s: float) -> None:
+        """Apply the coordinator's assignment. Waits up to ``timeout_s``, and only while nothing is
+        assigned.
+        """
         self._polled_s = asyncio.get_running_loop().time()
         if self._fatal is not None:
             raise self._fatal
@@ -100,7 +102,7 @@ class HeartbeatMember:
         if self._epoch <= 0 and self._target is None:
             self._heard.clear()
             try:
-                async with asyncio.timeout(patience_s):
+                async with asyncio.timeout(timeout_s):
                     await self._heard.wait()
             except TimeoutError:
                 return
@@ -110,7 +112,7 @@ class HeartbeatMember:
             await self._reconcile(self._target)
 
     async def leave(self) -> None:
-        """Give up everything, now."""
+        """Revoke everything and leave the group."""
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.wait([self._beating])
@@ -126,7 +128,7 @@ class HeartbeatMember:
             try:
                 await self._send(5.0)
             except ClientError as error:
-                _log.info("group=%s: could not say goodbye: %s", self._group_id, error)
+                _log.info("group=%s: could not leave the group: %s", self._group_id, error)
         self._epoch, self._told, self._target = _JOINING, None, None
 
     async def _reconcile(self, target: set[TopicPartition]) -> None:
@@ -138,7 +140,7 @@ class HeartbeatMember:
         self._subscription.assign(target)
         if self._target == target:
             self._target = None
-        self._changed.set()  # say that it is done
+        self._changed.set()  # confirm it
         if new or not owned:
             await tell(self._listener().on_partitions_assigned, new)
 
@@ -193,7 +195,7 @@ class HeartbeatMember:
         if answer.assignment is not None:
             self._target = await self._named(answer.assignment.topic_partitions)
 
-    async def _send(self, patience_s: float) -> Any:
+    async def _send(self, timeout_s: float) -> Any:
         from millpond.wire.kafka.messages.consumer_group_heartbeat import (
             ConsumerGroupHeartbeatRequest,
             TopicPartitions,
@@ -207,11 +209,11 @@ class HeartbeatMember:
             instance_id=self._config.group_instance_id,
         )
         held = self._subscription.assigned if self._epoch != _JOINING else set()
-        wishes = (tuple(sorted(self._subscription.topics)), frozenset(held))
-        if self._epoch >= 0 and wishes != self._told:
+        wanted = (tuple(sorted(self._subscription.topics)), frozenset(held))
+        if self._epoch >= 0 and wanted != self._told:
             request.rack_id = self._config.client_rack or None
             request.rebalance_timeout_ms = self._config.max_poll_interval_ms
-            request.subscribed_topic_names = list(wishes[0])
+            request.subscribed_topic_names = list(wanted[0])
             request.server_assignor = self._config.group_remote_assignor
             request.topic_partitions = []
             for name, numbers in by_topic(held).items():
@@ -221,20 +223,20 @@ class HeartbeatMember:
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
             request,
             error_of=lambda answer: answer.error_code,
-            attempts=cluster.attempts(f"heartbeat {self._group_id}", patience_s),
+            attempts=cluster.attempts(f"heartbeat {self._group_id}", timeout_s),
         )
         if not answer.error_code:
-            self._told = wishes
+            self._told = wanted
         return answer
 
     async def _named(self, given: list[Any]) -> set[TopicPartition]:
-        """The coordinator speaks of topics by id."""
+        """Return the partitions by topic name; the coordinator sends topic ids."""
         if any(item.topic_id not in self._names for item in given):
             topics = await self._coordinator.cluster.topics()
             self._names = {topic.topic_id: topic.name for topic in topics}
         return {
             TopicPartition(self._names[item.topic_id], number)
             for item in given
-            if item.topic_id in self._names  # a topic that is gone already
+            if item.topic_id in self._names  # a topic that is deleted already
             for number in item.partitions
         }

@@ -1,4 +1,4 @@
-"""The way in: interceptors, serializers, partitioner, a place in the partition's queue, or a wait for one."""
+"""The path of a record into the producer: interceptors, serializers, partitioner, the partition's queue."""
 
 import asyncio
 import logging
@@ -29,14 +29,14 @@ from millpond.record import NewRecord
 
 _log = logging.getLogger("millpond.client.producer")
 
-# The topic, the partition if one was given, the record, about how large it is.
+# The topic, the partition if given, the record, its approximate size.
 Prepared: TypeAlias = tuple[str, int | None, NewRecord, int]
 
 _TIME_MS_MAX = 2**63 - 1
 
 
 class Intake:
-    """What happens to a record before it is sent. ``wake`` is called when a batch may be ready."""
+    """Processes a record before it is sent. ``wake`` is called when a batch may be ready."""
 
     def __init__(
         self,
@@ -64,11 +64,13 @@ class Intake:
         self._room: deque[asyncio.Future[None]] = deque()
         self._flushing = 0
         self._filled = False
-        self.failure: BaseException | None = None  # the first that nobody heard of
+        self.failure: BaseException | None = (
+            None  # the first failure that was not reported to a caller
+        )
         self.is_closed = False
 
     def close(self) -> None:
-        """Tell interceptors and the partitioner that it is over; whoever waits for room hears it too."""
+        """Close interceptors and the partitioner; callers that wait for buffer space get an error."""
         self.is_closed = True
         while self._room:
             waiter = self._room.popleft()
@@ -82,7 +84,7 @@ class Intake:
             close()
 
     def is_due_for_a_break(self) -> bool:
-        """Whether a batch was filled since the last time that this was asked."""
+        """Return whether a batch was filled since the last call."""
         due, self._filled = self._filled, False
         return due
 
@@ -95,7 +97,9 @@ class Intake:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> Prepared:
-        """Interceptors and serializers: the topic, the partition if one is given, the record, its size."""
+        """Run interceptors and serializers. Return the topic, the partition if given, the record, its
+        size.
+        """
         try:
             if self._chain.sends:
                 record = self._chain.on_send(
@@ -122,7 +126,7 @@ class Intake:
         return topic, partition, new, size
 
     def place(self, prepared: Prepared, on_delivery: OnDelivery | None) -> Delivery | None:
-        """Put a prepared record into its queue; None if that has to wait (``place_slowly``)."""
+        """Put a prepared record into its queue; return None if that has to wait (``place_slowly``)."""
         topic, partition, record, size = prepared
         if self.is_closed:
             raise ClientError("the producer is closed")
@@ -154,7 +158,7 @@ class Intake:
         return Delivery(batch, index)
 
     async def place_slowly(self, prepared: Prepared, on_delivery: OnDelivery | None) -> Delivery:
-        """``place``, after waiting for room and for the topic's metadata."""
+        """As ``place``, after waiting for buffer space and for the topic's metadata."""
         topic, partition, _, size = prepared
         try:
             async with asyncio.timeout(self._config.max_block_ms / 1000):
@@ -180,7 +184,7 @@ class Intake:
         return delivery
 
     def lost(self, error: ClientError) -> None:
-        """A record found no place: the transaction that it was meant for must not be committed without it."""
+        """Note a record that was not queued: its transaction must not be committed without it."""
         if self._transaction is not None:
             self._transaction.fail(error)
 
@@ -231,7 +235,7 @@ class Intake:
                 )
 
     def on_settled(self, batch: Batch) -> None:
-        """Make room, and tell interceptors and callbacks."""
+        """Release the batch's memory, and call interceptors and callbacks."""
         while self._room:
             waiter = self._room.popleft()
             if not waiter.done():
@@ -252,7 +256,9 @@ class Intake:
                 _log.exception("a delivery callback failed")
 
     def hurry(self, by: int = 0) -> None:
-        """Nothing lingers while somebody flushes (``by`` counts them) or waits for room."""
+        """Send without lingering during a flush (``by`` counts them) or while a caller waits for buffer
+        space.
+        """
         self._flushing += by
         self._accumulator.hurry = self._flushing > 0 or bool(self._room)
         if self._accumulator.hurry:
@@ -262,7 +268,7 @@ class Intake:
 def _plain_headers(
     headers: Iterable[tuple[str, bytes | None]],
 ) -> tuple[tuple[str, bytes | None], ...]:
-    """Refuse here what could not be written: a batch has the records of many callers in it."""
+    """Refuse invalid headers here: a batch holds the records of many callers."""
     plain = []
     for name, value in headers:
         if not isinstance(name, str):

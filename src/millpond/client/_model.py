@@ -1,4 +1,4 @@
-"""What is known about a cluster: brokers, topics, partitions. Plain facts, made from metadata answers."""
+"""Metadata of a cluster: brokers, topics, partitions. Plain values, made from metadata responses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ DEFAULT_PORT = 9092
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerInfo:
-    """One broker and where it listens."""
+    """One broker and its address."""
 
     node_id: int
     host: str
     port: int
     rack: str | None = None
-    # Registered, and not heard of at the moment.
+    # Registered, but the controller does not hear from it.
     is_fenced: bool = False
 
     def __str__(self) -> str:
@@ -27,7 +27,7 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionInfo:
-    """One partition: who leads it, who holds it, who is in sync. No leader is -1."""
+    """One partition: its leader, replicas and in-sync replicas. No leader is -1."""
 
     partition: int
     leader: int
@@ -49,7 +49,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInfo:
-    """The brokers, and which of them takes administrative requests."""
+    """The brokers, and which of them is the controller."""
 
     cluster_id: str | None
     controller_id: int
@@ -57,7 +57,7 @@ class ClusterInfo:
 
 
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[tuple[str, int], ...]:
-    """Addresses from ``host:port,host:port``; the port may be left out, IPv6 stands in brackets."""
+    """Parse addresses from ``host:port,host:port``; the port may be omitted, IPv6 is in brackets."""
     parts = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
     addresses = []
     for part in parts:
@@ -75,7 +75,7 @@ def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[tuple[str, int], ..
 
 
 def topic_info(topic: MetadataResponseTopic) -> TopicInfo:
-    """One topic of a metadata answer."""
+    """Return one topic of a metadata response."""
     return TopicInfo(
         name=topic.name or "",
         topic_id=topic.topic_id,
@@ -95,7 +95,7 @@ def topic_info(topic: MetadataResponseTopic) -> TopicInfo:
 
 
 def cluster_info(answer: MetadataResponse) -> ClusterInfo:
-    """The brokers of a metadata answer."""
+    """Return the brokers of a metadata response."""
     return ClusterInfo(
         cluster_id=answer.cluster_id,
         controller_id=answer.controller_id,

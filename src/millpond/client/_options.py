@@ -1,8 +1,8 @@
-"""Settings as people write them: ``linger_ms=5`` or ``{"linger.ms": 5}``, numbers also as text.
+"""Settings as users write them: ``linger_ms=5`` or ``{"linger.ms": 5}``, numbers also as text.
 
 A settings class is a frozen dataclass whose fields are made by the functions below; a field's Kafka name is
-its own with dots for underscores. A name that nobody knows is an error that says which one may be meant,
-because a misspelt setting that is ignored is found in production.
+its own with dots for underscores. An unknown name is an error that suggests the nearest known one, because a
+misspelt setting that is ignored is found in production.
 """
 
 import difflib
@@ -17,7 +17,7 @@ _log = logging.getLogger("millpond.client")
 
 C = TypeVar("C")
 
-# Kafka's names that mean nothing here: sockets, metrics and caches that this client does not have.
+# Kafka's settings that have no effect here: sockets, metrics and caches that this client does not have.
 _WITHOUT_EFFECT = frozenset(
     {
         "auto.include.jmx.reporter",
@@ -39,7 +39,7 @@ _WITHOUT_EFFECT = frozenset(
 
 
 def number(default: int, *, low: int = 0, high: int = 2**63 - 1) -> Any:
-    """A whole number within bounds."""
+    """Declare a whole number within bounds."""
 
     def parse(name: str, value: object) -> int:
         try:
@@ -58,7 +58,7 @@ def number(default: int, *, low: int = 0, high: int = 2**63 - 1) -> Any:
 
 
 def flag(default: bool) -> Any:
-    """True or false."""
+    """Declare a boolean."""
 
     def parse(name: str, value: object) -> bool:
         if isinstance(value, bool):
@@ -72,7 +72,7 @@ def flag(default: bool) -> Any:
 
 
 def choice(default: str, allowed: Collection[str]) -> Any:
-    """One of some words."""
+    """Declare a choice of words."""
 
     def parse(name: str, value: object) -> str:
         text = str(getattr(value, "name", value)).strip().lower()
@@ -84,7 +84,7 @@ def choice(default: str, allowed: Collection[str]) -> Any:
 
 
 def text(default: str | None) -> Any:
-    """Some text, or None."""
+    """Declare a text, or None."""
 
     def parse(name: str, value: object) -> str | None:
         if value is None or isinstance(value, str):
@@ -95,12 +95,12 @@ def text(default: str | None) -> Any:
 
 
 def anything(default: Any = None, *, parse: Callable[[str, Any], Any] | None = None) -> Any:
-    """An object, a class or a callable; whoever uses it looks at it."""
+    """Declare an object, a class or a callable; its user checks it."""
     return field(default=default, metadata={"parse": parse or (lambda name, value: value)})
 
 
 def listing() -> Any:
-    """Several things: a list, or one thing alone."""
+    """Declare a list; a single value becomes a list of one."""
 
     def parse(name: str, value: object) -> tuple[Any, ...]:
         if value is None:
@@ -120,10 +120,10 @@ def parse_options(
     aliases: Mapping[str, str] | None = None,
     elsewhere: Collection[str] = (),
 ) -> C:
-    """Settings from Kafka's names and Python's keywords together. Raises ``BadConfig``.
+    """Return settings from Kafka's names and Python's keywords together. Raises ``BadConfig``.
 
-    ``elsewhere`` are names that have a meaning for another kind of client; they are passed over quietly, so
-    that one dictionary can serve several.
+    ``elsewhere`` are settings of another kind of client; they are ignored silently, so that one dictionary
+    can serve several.
     """
     known: dict[str, Any] = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""An event loop in a thread of its own, and calls that wait for it.
+"""An event loop in its own thread, and calls that wait for it.
 
-The thread lets connections live between calls, and lets this work inside programs that run a loop of
-their own (notebooks, Spark workers). Each call costs two thread switches, some tens of microseconds.
+The thread keeps connections alive between calls, and works inside programs that run their own loop
+(notebooks, Spark workers). Each call costs two thread switches, some tens of microseconds.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Portal:
-    """A loop to run things in."""
+    """A loop in a thread."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -30,7 +30,7 @@ class Portal:
         self.is_closed = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for ``work``, which runs in the loop. Ctrl-C while waiting cancels it."""
+        """Run ``work`` in the loop and return its result. Ctrl-C while waiting cancels it."""
         if self.is_closed:
             work.close()
             raise ClientError("the client is closed")
@@ -44,7 +44,7 @@ class Portal:
             raise
 
     def make(self, factory: Callable[[], T]) -> T:
-        """Make something that belongs to the loop."""
+        """Create an object that belongs to the loop."""
 
         async def work() -> T:
             return factory()
@@ -56,7 +56,7 @@ class Portal:
             raise
 
     def close(self) -> None:
-        """Cancel what still runs, and end the thread."""
+        """Cancel running work, and end the thread."""
         if self.is_closed:
             return
 
@@ -77,7 +77,7 @@ class Portal:
 
 
 class blocking(Generic[P, T]):  # noqa: N801  (used like a decorator)
-    """The blocking twin of an ``async`` method: same arguments, same result, no ``await``.
+    """The blocking form of an ``async`` method: same arguments, same result, no ``await``.
 
     The owner has a ``_portal`` and, in ``_inner``, the object whose method this is.
     """
@@ -100,7 +100,7 @@ class blocking(Generic[P, T]):  # noqa: N801  (used like a decorator)
 
 
 class in_loop(Generic[P, T]):  # noqa: N801
-    """The twin of a plain method of an object that belongs to the loop's thread."""
+    """The form of a plain method that must run in the loop's thread."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], T]) -> None:
         self._name = method.__name__

@@ -1,4 +1,4 @@
-"""A produce request from batches, and the results in its answer, by name or by id."""
+"""Builds a produce request from batches, and reads the results in its response, by name or by id."""
 
 from collections.abc import Iterable
 from uuid import UUID
@@ -16,7 +16,7 @@ from millpond.wire.kafka.messages.produce import (
     TopicProduceData,
 )
 
-# Since this version topics are named by their id, which an old broker may not have told us.
+# Since this version topics are named by their id, which an old broker may not have sent.
 _TOPIC_IDS_FROM = 13
 _FIRST_GENERATION_MAX = (
     11  # with a later version the broker adds partitions to transactions by itself
@@ -30,7 +30,7 @@ def produce_request(
     config: ProducerConfig,
     transaction: Transaction | None,
 ) -> tuple[ProduceRequest, int | None]:
-    """The request, and the newest version that it may be sent in (None: any)."""
+    """Return the request, and the newest version that it may be sent in (None: any)."""
     topics: dict[str, TopicProduceData] = {}
     at_most: int | None = None
     for batch in batches:
@@ -57,8 +57,8 @@ def produce_request(
 def results_of(
     request: ProduceRequest, response: ProduceResponse
 ) -> dict[TopicPartition, PartitionProduceResponse]:
-    """The results by partition. Newer versions name topics by id: by those that the request had, whatever
-    the name stands for by now.
+    """Return the results by partition. Newer versions name topics by id: the ids are those of the request,
+    whatever topic has the name by now.
     """
     names = {topic.topic_id: topic.name for topic in request.topic_data}
     return {

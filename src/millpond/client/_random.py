@@ -1,11 +1,11 @@
-"""Chance for the choice of partitions and ids; tests give their own (``base/rng.py``)."""
+"""Randomness for the choice of partitions and ids; tests pass their own (``base/rng.py``)."""
 
 from random import SystemRandom
 from uuid import UUID, uuid4
 
 
 class SystemRng:
-    """The operating system's."""
+    """The operating system's source of randomness."""
 
     def __init__(self) -> None:
         self._random = SystemRandom()

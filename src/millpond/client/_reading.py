@@ -1,8 +1,8 @@
-"""Between the fetcher and the application: batches that were fetched, records that were handed out.
+"""The buffer between the fetcher and the application: fetched batches and delivered records.
 
-Batches wait here as bytes and are decoded one at a time. When what is to be read changes (another
-assignment, a seek, a pause), what waits and does not fit any more is dropped, and the fetcher starts from
-where the application is.
+Batches are kept as bytes and decoded one at a time. When an assignment, a seek or a pause changes what to
+read, buffered batches that do not fit any more are dropped, and the fetcher restarts from the application's
+position.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _RESET = {
 
 
 class Reading:
-    """What one consumer has fetched."""
+    """The fetched batches of one consumer."""
 
     def __init__(
         self, cluster: Cluster, config: ConsumerConfig, subscription: Subscription
@@ -50,12 +50,12 @@ class Reading:
         self._records: list[Record] = []  # of the first waiting batch, decoded
         self._index = 0
         self._made_records: list[ConsumerRecord] | None = None  # the same, for the iterator
-        self._in_hand: ConsumerRecord | FetchedBatch | None = None  # a loop's body has it
+        self._in_hand: ConsumerRecord | FetchedBatch | None = None  # the loop body is processing it
         self._put_down: ConsumerRecord | None = (
-            None  # what the body committed before the loop went on
+            None  # the offset that the loop body committed before the next iteration
         )
-        self._kept_version = -1  # of the subscription, when what waits was last looked through
-        self._fetch_version = -1  # of the subscription, when the fetcher was last told
+        self._kept_version = -1  # of the subscription, when the buffer was last filtered
+        self._fetch_version = -1  # of the subscription, when the fetcher was last updated
 
     async def close(self) -> None:
         """Stop fetching."""
@@ -63,39 +63,39 @@ class Reading:
         await self._fetcher.close()
 
     def is_stale(self) -> bool:
-        """Whether what is to be read has changed since records were last looked for."""
+        """Whether the subscription has changed since the last fetch."""
         return self._kept_version != self._subscription.version
 
     def has_records(self) -> bool:
-        """Whether something can be handed out without waiting."""
+        """Whether records can be returned without waiting."""
         if self.is_stale():
             self._drop_unwanted()
         return bool(self._waiting)
 
-    async def fetch(self, patience_s: float) -> None:
-        """Wait for batches, up to so long."""
+    async def fetch(self, timeout_s: float) -> None:
+        """Wait for batches, up to ``timeout_s``."""
         try:
-            await self._fetch(patience_s)
+            await self._fetch(timeout_s)
         finally:
-            # Behind the end or before the start of its log, a position was given up for another one.
+            # The position was outside of the log and was reset.
             for place, offset in self._fetcher.take_resets().items():
                 self._subscription.advance(place, offset)
         self._pass_hidden()
 
-    async def _fetch(self, patience_s: float) -> None:
+    async def _fetch(self, timeout_s: float) -> None:
         if self._fetch_version != self._subscription.version:
             await self._restart()
         if not self._fetcher.positions:
-            await asyncio.sleep(min(patience_s, 0.1))
+            await asyncio.sleep(min(timeout_s, 0.1))
             return
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 self._waiting.extend(await self._fetcher.batches())
         except TimeoutError:
             return
 
     def _pass_hidden(self) -> None:
-        """Markers and aborted records are never handed out; where only those came, they count as read."""
+        """Skip markers and aborted records; where only those came, they count as read."""
         waiting = {batch.partition for batch in self._waiting}
         for place, reached in self._fetcher.positions.items():
             position = None if place in waiting else self._subscription.position(place)
@@ -103,7 +103,7 @@ class Reading:
                 self._subscription.advance(place, reached)
 
     def take_batches(self) -> list[FetchedBatch]:
-        """Everything that waits, whole."""
+        """Return all buffered batches."""
         batches = list(self._waiting)
         self._drop_all()
         for batch in batches:
@@ -113,9 +113,9 @@ class Reading:
         return batches
 
     def take_records(self, count: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Up to ``count`` records of whatever waits."""
+        """Return up to ``count`` buffered records."""
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
-        if self._made_records is not None:  # an iterator was here; the position says how far
+        if self._made_records is not None:  # an iterator was here; the position says how far it got
             self._forget_decoded()
         while count > 0 and self._waiting:
             batch = self._waiting[0]
@@ -131,24 +131,28 @@ class Reading:
         return {place: records for place, records in found.items() if records}
 
     def first_batch(self) -> FetchedBatch:
-        """The first waiting batch, from where the application is; say ``batch_passed`` when it is read."""
+        """Return the first buffered batch, from the application's position; call ``batch_passed`` when it is
+        read.
+        """
         batch = self._waiting[0]
         position = self._subscription.position(batch.partition)
         batch.from_offset = max(batch.from_offset, position or 0)
         return batch
 
     def batch_passed(self, batch: FetchedBatch) -> None:
-        """The application has asked for what comes after this batch."""
+        """Count a batch as read: the application asks for the next one."""
         self._in_hand = None
         if not self.is_stale() and self._waiting and self._waiting[0] is batch:
             self._next_batch()
 
     def hand_out(self, item: ConsumerRecord | FetchedBatch) -> None:
-        """A loop's body has this now. It is read when the loop goes on, or when the body commits."""
+        """Note the item that a loop body gets. It counts as read at the next iteration, or when the body
+        commits.
+        """
         self._in_hand = item
 
     def put_down(self) -> None:
-        """What is in the application's hands counts as read: it says so itself."""
+        """Count the item in the loop body as read, because the application commits it."""
         match self._in_hand:
             case ConsumerRecord() as record:
                 self._put_down = record if self.passed(record) else None
@@ -158,7 +162,7 @@ class Reading:
                 pass
 
     def first_records(self, chain: Chain) -> list[ConsumerRecord]:
-        """The records of the first waiting batch that were not handed out yet; say ``passed`` for each."""
+        """Return the remaining records of the first buffered batch; call ``passed`` for each."""
         batch = self._waiting[0]
         self._decode()
         if self._made_records is None:
@@ -173,7 +177,7 @@ class Reading:
         return left
 
     def passed(self, record: ConsumerRecord) -> bool:
-        """The application has asked for the record after this one; False if that is another one now."""
+        """Count a record as read. Return False if the record after it is no longer the next one."""
         self._in_hand = None
         if self._put_down is record:
             self._put_down = None
@@ -238,7 +242,7 @@ class Reading:
             ) from error
 
     def _drop_unwanted(self) -> None:
-        """What waits is kept where it still is what comes next."""
+        """Drop buffered batches that do not continue at the present positions."""
         wanted = self._subscription.to_fetch()
         kept: deque[FetchedBatch] = deque()
         reached: dict[TopicPartition, int] = dict(wanted)

@@ -1,9 +1,9 @@
-"""The producer's engine room: takes ready batches, sends them to their leaders, judges the answers.
+"""The producer's sender: takes ready batches, sends them to their leaders, handles the responses.
 
-Everything is decided in ``_pump``, which never waits: it runs when a batch is ready, an answer comes, or a
-timer is due. What has to wait (connecting, asking for metadata, an id, the transaction's coordinator) is a
-task that wakes the pump at its end. Requests to one broker are written in the order of their batches and
-up to ``max.in.flight`` of them wait for answers.
+Everything is decided in ``_pump``, which never waits: it runs when a batch is ready, a response comes, or a
+timer is due. Slow work (connecting, fetching metadata, a producer id, the transaction's coordinator) is a
+task that wakes the pump at its end. Requests to one broker are written in the order of their batches and up
+to ``max.in.flight`` of them wait for responses.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _SEQUENCE_REFUSED = frozenset(
 
 
 class _Node:
-    """One broker: the connection, and how much waits for its answer."""
+    """One broker: its connection, and the number of requests in flight."""
 
     __slots__ = ("connection", "in_flight", "not_before_s")
 
@@ -62,7 +62,7 @@ class _Node:
 
 
 class Sender:
-    """Sends what the accumulator holds. ``on_settled`` hears of every batch that is over."""
+    """Sends the accumulator's batches. ``on_settled`` is called with every finished batch."""
 
     def __init__(
         self,
@@ -95,13 +95,13 @@ class Sender:
         self._obstacle = "no broker was asked yet"
 
     def wake(self) -> None:
-        """Look at the queues soon; any number of calls until then are one."""
+        """Run the pump soon; any number of calls until then count as one."""
         if not self._woken:
             self._woken = True
             asyncio.get_running_loop().call_soon(self._pump)
 
     async def close(self) -> None:
-        """Stop at once; the caller has settled what was left."""
+        """Stop at once; the caller has set the results of all batches."""
         if self._timer is not None:
             self._timer.cancel()
         self._woken = True  # for ever: the pump is not started again
@@ -113,7 +113,7 @@ class Sender:
         self._cluster.close_lane(self._lane)
 
     def give_up(self, batch: Batch, error: BaseException) -> None:
-        """Nobody will send it (again)."""
+        """Fail a batch without sending it (again)."""
         self._accumulator.drop(batch)
         if self.sequences is not None:
             self.sequences.given_up(batch)
@@ -124,7 +124,7 @@ class Sender:
             self._on_settled(batch)
 
     async def quiet(self, error: BaseException) -> None:
-        """Give up what is not on the wire, and wait for the answers to what is."""
+        """Fail the batches that are not in flight, and wait for the responses of those that are."""
         while True:
             for batch in self._accumulator.waiting():
                 self.give_up(batch, error)
@@ -153,15 +153,15 @@ class Sender:
         self._set_timer(now_s)
 
     def _expire(self, now_s: float) -> None:
-        patience_s = self._config.delivery_timeout_ms / 1000
-        for batch in self._accumulator.late(now_s - patience_s):
+        timeout_s = self._config.delivery_timeout_ms / 1000
+        for batch in self._accumulator.late(now_s - timeout_s):
             error = OutOfTime(
-                f"writing to {batch.partition}: not done in {patience_s:g} s"
+                f"writing to {batch.partition}: not done in {timeout_s:g} s"
                 f" (delivery.timeout.ms): {self._obstacle}"
             )
             if not batch.on_wire:
                 self.give_up(batch, error)
-            elif not batch.is_done:  # its answer still matters to the sequences
+            elif not batch.is_done:  # its response still matters to the sequence numbers
                 batch.settle(error)
                 if self._transaction is not None:
                     self._transaction.fail(error)
@@ -196,7 +196,7 @@ class Sender:
             self._send(node, connection, batches)
 
     def _collect(self, partitions: list[TopicPartition], now_s: float) -> list[Batch]:
-        """One batch of each partition that has one to send, as many as a request may carry."""
+        """Return one batch of each partition that has one to send, as many as a request may carry."""
         batches: list[Batch] = []
         size = _REQUEST_OVERHEAD
         for partition in partitions:
@@ -239,7 +239,7 @@ class Sender:
         if due is not None:
             self._timer = asyncio.get_running_loop().call_at(due, self.wake)
 
-    # --- sending, and what comes back ---
+    # --- sending and responses ---
 
     def _send(self, node: _Node, connection: Connection, batches: list[Batch]) -> None:
         batches = [batch for batch in batches if self._encode(batch)]
@@ -273,7 +273,7 @@ class Sender:
         answer.add_done_callback(partial(self._answered, node, batches, request, limit))
 
     def _encode(self, batch: Batch) -> bool:
-        """Make the batch's bytes; False if that cannot be done, and then it is given up."""
+        """Encode the batch. Return False if that fails; the batch has failed then."""
         if batch.data is not None:
             return True
         producer_id, epoch = batch.identity or (-1, -1)
@@ -369,12 +369,12 @@ class Sender:
             self._on_settled(batch)
 
     def _unanswered(self, batch: Batch, error: ClientError) -> None:
-        """Whether the leader has it is unknown."""
+        """Handle a batch without a response: whether the leader has it is unknown."""
         self._cluster.forget_topic(batch.partition.topic)
         self._again(batch, error)
 
     def _again(self, batch: Batch, error: ClientError, *, is_its_own_fault: bool = True) -> None:
-        """Another try. One that failed because of the batch before it is not counted against ``retries``."""
+        """Retry a batch. A failure caused by the batch before it does not count against ``retries``."""
         self._obstacle = str(error)
         batch.attempts += is_its_own_fault
         if batch.is_done or batch.attempts > self._config.retries:
@@ -393,12 +393,12 @@ class Sender:
         doubled: int = self._config.retry_backoff_ms << min(max(batch.attempts - 1, 0), 16)
         return min(doubled, self._config.retry_backoff_max_ms) / 1000
 
-    # --- what has to wait ---
+    # --- slow work ---
 
     def _once(
         self, key: Hashable, work: Callable[..., Coroutine[Any, Any, None]], *args: Any
     ) -> None:
-        """Run this unless it runs already; then look at the queues again."""
+        """Run this unless it runs already; then run the pump again."""
         if key in self._tasks:
             return
 
@@ -436,7 +436,7 @@ class Sender:
         try:
             node.connection = await self._cluster.connection_to(leader, lane=self._lane)
         except ClientError:
-            for partition in partitions:  # it may not lead them any more
+            for partition in partitions:  # the broker may not lead them any more
                 self._cluster.forget_topic(partition.topic)
             raise
 

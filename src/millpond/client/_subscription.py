@@ -1,7 +1,7 @@
-"""What a consumer reads: the topics it wants, the partitions it has, where it is in each. Pure.
+"""A consumer's subscription, assignment and positions. Pure.
 
-``position`` is what the application has been given, which is what may be committed; how far was fetched is
-the fetcher's business. A partition without a position waits for its committed offset or for a reset.
+``position`` is the offset after the last record given to the application, which is what may be committed; the
+fetcher keeps its own positions. A partition without a position waits for its committed offset or for a reset.
 """
 
 import re
@@ -13,7 +13,7 @@ from millpond.client.records import OffsetAndMetadata
 
 
 class Subscription:
-    """The state of one consumer's reading."""
+    """The state of one consumer's subscription."""
 
     def __init__(self) -> None:
         self.topics: frozenset[str] = frozenset()
@@ -22,37 +22,37 @@ class Subscription:
         self._epochs: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
         self.is_manual = False
-        self.version = 0  # grows whenever what is to be fetched changes
+        self.version = 0  # grows whenever the partitions or positions to fetch change
 
     @property
     def uses_group(self) -> bool:
-        """Whether the group decides what is read."""
+        """Whether the group decides the assignment."""
         return self.pattern is not None or (bool(self.topics) and not self.is_manual)
 
     @property
     def assigned(self) -> set[TopicPartition]:
-        """The partitions that are read."""
+        """The assigned partitions."""
         return set(self._positions)
 
     @property
     def paused(self) -> set[TopicPartition]:
-        """Those of them that are not read for the moment."""
+        """The assigned partitions that are paused."""
         return set(self._paused)
 
     @property
     def without_position(self) -> set[TopicPartition]:
-        """Those of them for which nobody knows yet where to begin."""
+        """The assigned partitions whose position is not known yet."""
         return {place for place, position in self._positions.items() if position is None}
 
     def subscribe(self, topics: Iterable[str], pattern: re.Pattern[str] | None) -> None:
-        """Let the group decide. Raises ``WrongState`` if partitions were chosen by hand."""
+        """Subscribe as a member of the group. Raises ``WrongState`` if partitions were assigned manually."""
         if self.is_manual:
             raise WrongState("partitions were assigned by hand; call unsubscribe() first")
         self.topics = frozenset(topics)
         self.pattern = pattern
 
     def match(self, topics: Iterable[str]) -> bool:
-        """Topics that the pattern finds now; True if they are others than before."""
+        """Match the pattern against topics. Return True if the result has changed."""
         assert self.pattern is not None
         found = frozenset(topic for topic in topics if self.pattern.fullmatch(topic))
         changed = found != self.topics
@@ -60,59 +60,59 @@ class Subscription:
         return changed
 
     def assign_by_hand(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these."""
+        """Assign exactly these partitions."""
         if self.uses_group:
             raise WrongState("topics are subscribed; call unsubscribe() first")
         self.is_manual = True
         self.assign(partitions)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """These and no others; positions of those that stay are kept."""
+        """Replace the assignment; positions of partitions that stay are kept."""
         wanted = set(partitions)
         self._positions = {place: self._positions.get(place) for place in sorted(wanted)}
         self._paused &= wanted
         self.version += 1
 
     def clear(self) -> None:
-        """Want nothing, read nothing."""
+        """Drop the subscription and the assignment."""
         self.topics = frozenset()
         self.pattern = None
         self.is_manual = False
         self.assign(())
 
     def position(self, place: TopicPartition) -> int | None:
-        """The next offset for the application; None if it is not known yet."""
+        """Return the next offset for the application; None if it is not known yet."""
         self.require(place)
         return self._positions[place]
 
     def seek(self, place: TopicPartition, offset: int | None) -> None:
-        """Go on there; None: find out anew."""
+        """Continue at this offset; None: look it up again."""
         self.require(place)
         self._positions[place] = offset
         self._epochs.pop(place, None)
         self.version += 1
 
     def advance(self, place: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
-        """The application was given everything below ``offset``."""
+        """Note that the application was given everything below ``offset``."""
         if place in self._positions:
             self._positions[place] = offset
             if leader_epoch >= 0:
                 self._epochs[place] = leader_epoch
 
     def pause(self, places: Iterable[TopicPartition]) -> None:
-        """Do not read these for the moment."""
+        """Stop fetching these partitions for now."""
         for place in places:
             self.require(place)
             self._paused.add(place)
         self.version += 1
 
     def resume(self, places: Iterable[TopicPartition]) -> None:
-        """Read them again."""
+        """Fetch these partitions again."""
         self._paused -= set(places)
         self.version += 1
 
     def to_fetch(self) -> dict[TopicPartition, int]:
-        """Where to read: every partition with a position that is not paused."""
+        """Return the positions to fetch: every partition with a position that is not paused."""
         return {
             place: position
             for place, position in self._positions.items()
@@ -120,7 +120,7 @@ class Subscription:
         }
 
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Every known position."""
+        """Return every known position."""
         return {
             place: OffsetAndMetadata(position, "", self._epochs.get(place, -1))
             for place, position in self._positions.items()
@@ -128,7 +128,7 @@ class Subscription:
         }
 
     def require(self, place: TopicPartition) -> None:
-        """Raises ``WrongState`` for a partition that is not read."""
+        """Raise ``WrongState`` for a partition that is not assigned."""
         if place not in self._positions:
             raise WrongState(f"{place} is not assigned to this consumer")
 
@@ -136,7 +136,7 @@ class Subscription:
 def plain_offsets(
     offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Offsets as people give them."""
+    """Normalise offsets from the application."""
     return {
         TopicPartition(*place): at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)
         for place, at in offsets.items()

@@ -1,11 +1,11 @@
-"""The state of a transactional producer: what may be called when, and which partitions take part. Pure.
+"""The state of a transactional producer: which calls are allowed, and the partitions. Pure.
 
-NEW --init--> READY --begin--> OPEN --commit--> COMMITTING --> READY
-                         OPEN or COMMITTING --a batch is lost--> BROKEN
-                         OPEN or BROKEN --abort--> READY
-                         any  --another producer took the id--> FENCED
+    NEW --init--> READY --begin--> OPEN --commit--> COMMITTING --> READY
+    OPEN or COMMITTING --a batch is lost--> BROKEN
+    OPEN or BROKEN --abort--> READY
+    any  --another producer took the id--> FENCED
 
-Nothing may be sent while the end is under way: it would belong to no transaction.
+Nothing may be sent while a commit or an abort is in progress: it would belong to no transaction.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ FENCING = frozenset(
 
 
 class TxnState(Enum):
-    """Where a transactional producer is."""
+    """The state of a transactional producer."""
 
     NEW = "not initialised"
     READY = "without a transaction"
@@ -59,70 +59,70 @@ class Transaction:
 
     @property
     def has_work(self) -> bool:
-        """Whether the coordinator may know of this transaction, so that it must hear of its end."""
+        """Whether the coordinator may know of this transaction, so that its end must be sent."""
         return bool(self._wanted or self._added or self.has_offsets)
 
     def initialised(self) -> None:
-        """The coordinator has given an id and an epoch."""
+        """Note that the coordinator has assigned an id and an epoch."""
         self.state = TxnState.READY
         self._clear()
 
     def begin(self) -> None:
-        """A new transaction. Raises ``WrongState``."""
+        """Begin a new transaction. Raises ``WrongState``."""
         self.require(TxnState.READY, "begin a transaction")
         self.state = TxnState.OPEN
         self._clear()
 
     def touch(self, partition: TopicPartition) -> None:
-        """Something is written to a partition. Raises if nothing may be."""
+        """Note a write to a partition. Raises if writes are not allowed."""
         if self.state is not TxnState.OPEN:
             self.require(TxnState.OPEN, "send")
         if partition not in self._added:
             self._wanted[partition] = None
 
     def may_send(self, partition: TopicPartition) -> bool:
-        """Whether the coordinator knows the partition, or need not."""
+        """Return whether the coordinator knows the partition, or need not."""
         return self.second_generation or partition in self._added
 
     def to_add(self) -> list[TopicPartition]:
-        """Partitions that the coordinator must hear of before they are written to."""
+        """Return the partitions to add at the coordinator before they are written to."""
         return [] if self.second_generation else list(self._wanted)
 
     def added(self, partitions: Iterable[TopicPartition]) -> None:
-        """The coordinator knows them."""
+        """Note that the coordinator knows these partitions."""
         for partition in partitions:
             self._wanted.pop(partition, None)
             self._added.add(partition)
 
     def commit_begins(self) -> None:
-        """From now on nothing may be sent. Raises unless there is a sound transaction."""
+        """Begin to commit; nothing may be sent from now on. Raises unless the transaction is intact."""
         self.require(TxnState.OPEN, "commit")
         self.state = TxnState.COMMITTING
 
     def commit_failed(self) -> None:
-        """It is not known how the commit went; it may be tried again."""
+        """Note that the result of the commit is unknown; it may be retried."""
         if self.state is TxnState.COMMITTING:
             self.state = TxnState.OPEN
 
     def ended(self) -> None:
-        """Committed or aborted."""
+        """Note that the transaction is committed or aborted."""
         if self.state is not TxnState.FENCED:
             self.state = TxnState.READY
         self._clear()
 
     def fail(self, error: BaseException) -> None:
-        """Something was lost; the transaction can only be aborted."""
+        """Note a failed batch; the transaction can only be aborted."""
         if self.state in {TxnState.OPEN, TxnState.COMMITTING}:
             self.state = TxnState.BROKEN
             self.reason = error
 
     def fence(self, error: BaseException) -> None:
-        """There is another producer with our transactional id."""
+        """Note that another producer has taken the transactional id."""
         self.state = TxnState.FENCED
         self.reason = error
 
     def require(self, state: TxnState, what: str) -> None:
-        """Raises what stands in the way of a call that needs ``state``."""
+        """Raise why a call that needs ``state`` is not allowed."""
         if self.state is state:
             return
         if self.state is TxnState.FENCED:

@@ -1,4 +1,4 @@
-"""What a transactional producer says to its coordinators, in both generations (KIP-98 and KIP-890)."""
+"""A transactional producer's requests to its coordinators, in both generations (KIP-98 and KIP-890)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,13 +23,13 @@ _ABORT = frozenset(
     }
 )
 _SECOND_GENERATION = 2  # transaction.version of KIP-890
-_ADD_PARTITIONS_CLIENT_MAX = 3  # later versions are spoken between brokers
+_ADD_PARTITIONS_CLIENT_MAX = 3  # later versions are for brokers
 _OFFSETS_FIRST_GENERATION_MAX = 4
 _END_FIRST_GENERATION_MAX = 4
 
 
 class TransactionCalls:
-    """The coordinator of one transactional id."""
+    """The requests for one transactional id."""
 
     def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
         self._cluster = cluster
@@ -41,13 +41,13 @@ class TransactionCalls:
         self._groups: dict[str, CoordinatorLookup] = {}
 
     async def is_second_generation(self, timeout_s: float) -> bool:
-        """Whether the cluster has turned on KIP-890."""
+        """Return whether the cluster has enabled KIP-890."""
         attempts = self._cluster.attempts("asking for the transaction coordinator", timeout_s)
         connection = await self._coordinator.connection(attempts)
         return connection.features.get("transaction.version", 0) >= _SECOND_GENERATION
 
     async def init(self, timeout_s: float, current: Identity | None = None) -> Identity:
-        """Take the id: older producers with it are fenced and their transactions ended."""
+        """Take over the id: older producers with it are fenced and their transactions ended."""
         from millpond.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 
         request = InitProducerIdRequest(
@@ -68,7 +68,7 @@ class TransactionCalls:
     async def add_partitions(
         self, identity: Identity, partitions: Sequence[TopicPartition], timeout_s: float
     ) -> None:
-        """First generation: tell the coordinator what will be written to."""
+        """Add partitions to the transaction (first generation)."""
         from millpond.wire.kafka.messages.add_partitions_to_txn import (
             AddPartitionsToTxnRequest,
             AddPartitionsToTxnTopic,
@@ -105,7 +105,7 @@ class TransactionCalls:
         second_generation: bool,
         timeout_s: float,
     ) -> None:
-        """Make a group's offsets part of the transaction."""
+        """Add a group's offsets to the transaction."""
         from millpond.wire.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
         from millpond.wire.kafka.messages.txn_offset_commit import (
             TxnOffsetCommitRequest,
@@ -167,7 +167,9 @@ class TransactionCalls:
     async def end(
         self, identity: Identity, *, commit: bool, second_generation: bool, timeout_s: float
     ) -> Identity:
-        """Commit or abort; the identity for the next transaction (the second generation changes it)."""
+        """Commit or abort. Return the identity for the next transaction (the second generation changes
+        it).
+        """
         from millpond.wire.kafka.messages.end_txn import EndTxnRequest
 
         answer = await self._ask_version(
@@ -224,7 +226,9 @@ class TransactionCalls:
 
 
 async def ask_identity(cluster: Cluster) -> Identity:
-    """An id for a producer without transactions. ``BrokerRefused`` if waiting does not help."""
+    """Request an id for a producer without transactions. Raises ``BrokerRefused`` if a retry does not
+    help.
+    """
     from millpond.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 
     attempts = cluster.attempts("asking for a producer id")

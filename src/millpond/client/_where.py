@@ -1,4 +1,4 @@
-"""The first argument of every client: where the brokers are."""
+"""The first argument of every client: the brokers' addresses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -6,12 +6,12 @@ from typing import Any, TypeAlias
 from millpond.client.aio import Cluster
 from millpond.client.config import ConsumerConfig, ProducerConfig
 
-# Addresses, a dictionary of Kafka's settings, a cluster to share, or nothing (then settings say it).
+# Addresses, a dictionary of Kafka's settings, a cluster to share, or None (then settings contain them).
 Where: TypeAlias = str | Sequence[str] | Mapping[str, Any] | Cluster | None
 
 
 def settings_of(where: Where) -> Mapping[str, Any] | None:
-    """The settings that the first argument stands for."""
+    """Return the settings in the first argument."""
     if where is None or isinstance(where, Cluster):
         return None
     return where if isinstance(where, Mapping) else {"bootstrap.servers": where}
@@ -20,7 +20,7 @@ def settings_of(where: Where) -> Mapping[str, Any] | None:
 def cluster_for(
     where: Where, config: ProducerConfig | ConsumerConfig, *, timeout_ms: int
 ) -> tuple[Cluster, bool]:
-    """The cluster to use, and whether it is ours to close."""
+    """Return the cluster to use, and whether this client must close it."""
     if isinstance(where, Cluster):
         return where, False
     cluster = Cluster(

@@ -1,7 +1,7 @@
-"""Topics, settings, positions, groups, nodes and the quorum, as an administrator asks for them.
+"""Administrative requests: topics, settings, offsets, groups, nodes and the quorum.
 
-Calls about several things return an outcome for each: the result, or the ``BrokerRefused`` that says why
-not. Calls about one thing raise it instead.
+Calls about several items return a result for each: a value, or the ``BrokerRefused`` that says why not. Calls
+about one item raise it instead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,7 +58,7 @@ __all__ = [
 class Admin(TopicCalls, LogCalls, ClusterCalls):
     """The administrative requests of a cluster. Use as ``async with Admin("localhost:9092") as admin:``.
 
-    The first argument is where the brokers are, a dictionary of Kafka's settings, or a ``Cluster`` to share.
+    The first argument is the brokers' addresses, a dictionary of Kafka's settings, or a ``Cluster`` to share.
     """
 
     def __init__(self, where: Where = None, **settings: Any) -> None:
@@ -87,15 +87,15 @@ class Admin(TopicCalls, LogCalls, ClusterCalls):
     # --- groups ---
 
     async def list_groups(self, states: Sequence[str] = ()) -> list[GroupSummary]:
-        """All groups by name, or those in one of these states (``Stable``, ``Empty``, ...)."""
+        """Return all groups by name, or those in one of these states (``Stable``, ``Empty``, ...)."""
         return await self._groups.list(states)
 
     async def describe_group(self, group_id: str) -> GroupInfo:
-        """One group with its members; a group that does not exist is ``Dead``."""
+        """Return one group with its members; a group that does not exist is ``Dead``."""
         return await self._groups.describe(group_id)
 
     async def delete_groups(self, *group_ids: str) -> dict[str, BrokerRefused | None]:
-        """Forget groups without members, and their offsets."""
+        """Delete groups without members, and their offsets."""
         outcomes: dict[str, BrokerRefused | None] = {}
         for group_id in group_ids:
             try:
@@ -106,13 +106,13 @@ class Admin(TopicCalls, LogCalls, ClusterCalls):
         return outcomes
 
     async def list_group_offsets(self, group_id: str) -> dict[TopicPartition, int]:
-        """Every position that the group has committed."""
+        """Return all committed offsets of the group."""
         return await self._groups.offsets(group_id)
 
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
     ) -> None:
-        """Set positions of a group without members."""
+        """Set offsets of a group without members."""
         plain = {
             place: at.offset if isinstance(at, OffsetAndMetadata) else at
             for place, at in offsets.items()
@@ -120,5 +120,5 @@ class Admin(TopicCalls, LogCalls, ClusterCalls):
         await self._groups.commit(group_id, plain)
 
     async def delete_group_offsets(self, group_id: str, *partitions: TopicPartition) -> None:
-        """Forget positions of partitions that no member of the group reads."""
+        """Delete offsets of partitions that no member of the group reads."""
         await self._groups.delete_offsets(group_id, partitions)

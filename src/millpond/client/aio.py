@@ -1,11 +1,11 @@
-"""A cluster as its clients see it: who is there, who leads what, how to ask them.
+"""A client's view of a cluster: its brokers, the leaders, connections and retries.
 
-``Cluster`` knows some addresses to begin with, learns the rest by asking, keeps one connection for each
-broker and purpose, and tries again what may succeed later. ``Admin``, ``Producer`` and ``Fetcher`` use it.
+``Cluster`` starts with some addresses, learns the others from metadata, keeps one connection for each broker
+and purpose, and retries what may succeed later. ``Admin``, ``Producer`` and ``Fetcher`` use it.
 
-Rules: every call has a deadline and says at the end of it what stood in the way. An error that will not
-go away by waiting is raised at once. A broker that cannot be reached at the very first contact is an error at
-once too: somebody gave a wrong address, or did not start it. One cluster belongs to one event loop.
+Every call has a deadline, and its error names the last reason. An error that a retry cannot cure is raised at
+once. A broker that cannot be reached at the very first contact is an error at once too: the address is wrong,
+or the broker was not started. One cluster belongs to one event loop.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ from millpond.wire.kafka.messages.metadata import (
 
 DEFAULT_TIMEOUT_S = 30.0
 
-# A topic that was created a moment ago may not be known everywhere yet; one that is unknown for longer than
-# this does not exist. Kafka's brokers hear of a new topic within some hundred milliseconds.
+# A topic that was created a moment ago may not be known to all brokers yet; one that is unknown for longer
+# than this does not exist. Kafka's brokers learn of a new topic within some hundred milliseconds.
 UNKNOWN_TOPIC_S = 1.0
 
 METADATA_AGE_S_MAX = 300.0  # partitions may be added; Java's metadata.max.age.ms
@@ -89,25 +89,27 @@ class Cluster:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection; whoever still waits gets ``ConnectionLost``."""
+        """Close every connection; waiting callers get ``ConnectionLost``."""
         self._closed = True
         connections = list(self._connections.values())
         self._connections.clear()
         for connection in connections:
             connection.close("the client was closed")
-        await asyncio.sleep(0)  # let the transports finish, so that none is left to the collector
+        await asyncio.sleep(
+            0
+        )  # let the transports finish, so that none is left to the garbage collector
 
     # --- metadata ---
 
     async def info(self, *, refresh: bool = False, timeout_s: float | None = None) -> ClusterInfo:
-        """The brokers, as far as is known; asked for if nothing is known or ``refresh`` is set."""
+        """Return the known brokers; fetch metadata if none are known or ``refresh`` is set."""
         if self._info is None or refresh:
             await self._load_metadata([], False, self.attempts("asking for the brokers", timeout_s))
         assert self._info is not None
         return self._info
 
     async def topics(self, *, timeout_s: float | None = None) -> list[TopicInfo]:
-        """Every topic, by name."""
+        """Return every topic, by name."""
         attempts = self.attempts("listing topics", timeout_s)
         answer = await self._load_metadata(None, False, attempts)
         return sorted(
@@ -124,9 +126,10 @@ class Cluster:
         timeout_s: float | None = None,
         attempts: Attempts | None = None,
     ) -> TopicInfo:
-        """One topic. ``create`` lets the broker make it if it makes topics by itself.
+        """Return one topic. ``create`` lets the broker create it if topics are created automatically.
 
-        Raises ``BrokerRefused`` with UNKNOWN_TOPIC_OR_PARTITION once it is clear that it is not there.
+        Raises ``BrokerRefused`` with UNKNOWN_TOPIC_OR_PARTITION once it is clear that the topic does not
+        exist.
         """
         known = None if refresh else self.known_topic(name)
         if known is not None:
@@ -142,7 +145,7 @@ class Cluster:
             await attempts.after(BrokerRefused(code, subject=name))
 
     def known_topic(self, name: str, now_s: float | None = None) -> TopicInfo | None:
-        """What is known about a topic without asking anyone, if it is not too old."""
+        """Return cached metadata of a topic, if it is not too old."""
         known = self._topics.get(name)
         if known is None:
             return None
@@ -151,7 +154,7 @@ class Cluster:
         return known[0] if now_s - known[1] < self._metadata_age_s else None
 
     def forget_topic(self, name: str) -> None:
-        """What is known about it is old; the next one to need it asks again."""
+        """Drop cached metadata of a topic; the next caller fetches it again."""
         self._topics.pop(name, None)
 
     async def _load_metadata(
@@ -174,12 +177,12 @@ class Cluster:
                 self._topics.pop(topic.name, None)
         return answer
 
-    # --- asking ---
+    # --- requests ---
 
     def attempts(
         self, what: str, timeout_s: float | None = None, *, request_s: float | None = None
     ) -> Attempts:
-        """A deadline for one piece of work, which may take several tries of up to ``request_s`` each."""
+        """Return a deadline for one operation, which may take several tries of up to ``request_s`` each."""
         return Attempts(
             what,
             timeout_s=self.timeout_s if timeout_s is None else timeout_s,
@@ -189,7 +192,7 @@ class Cluster:
         )
 
     async def connection_any(self) -> Connection:
-        """A connection to whichever broker answers. ``NoBroker`` if none does."""
+        """Return a connection to any broker that answers. Raises ``NoBroker`` if none does."""
         for key, connection in self._connections.items():
             if connection.is_open and not key[2]:
                 return connection
@@ -212,9 +215,9 @@ class Cluster:
         raise NoBroker(f"no broker answers at {where} ({'; '.join(failures)}); {advice}")
 
     async def connection_to(self, node_id: int, *, lane: str = "") -> Connection:
-        """A connection to one broker.
+        """Return a connection to one broker.
 
-        Each ``lane`` has a connection of its own, so that a long poll does not hold up other requests.
+        Each ``lane`` has its own connection, so that a long poll does not delay other requests.
         """
         info = await self.info()
         broker = next((item for item in info.brokers if item.node_id == node_id), None)
@@ -231,7 +234,7 @@ class Cluster:
             ) from None
 
     def close_lane(self, lane: str) -> None:
-        """Close the connections of a purpose that is over."""
+        """Close the connections of a lane."""
         for key in [key for key in self._connections if key[2] == lane]:
             self._connections.pop(key).close()
             self._opening.pop(key, None)
@@ -243,7 +246,7 @@ class Cluster:
         *,
         attempts: Attempts,
     ) -> Any:
-        """Ask any broker; another one, or again, when the connection breaks."""
+        """Send a request to any broker; retry, perhaps with another one, when the connection breaks."""
         while True:
             first_contact = self._info is None
             try:
@@ -261,7 +264,7 @@ class Cluster:
     async def ask_node(
         self, node_id: int, api_key: ApiKey, message: object, *, attempts: Attempts
     ) -> Any:
-        """Ask one broker, again when the connection breaks."""
+        """Send a request to one broker, again when the connection breaks."""
         while True:
             try:
                 connection = await self.connection_to(node_id)
@@ -277,9 +280,9 @@ class Cluster:
         error_of: Callable[[Any], int],
         attempts: Attempts,
     ) -> Any:
-        """Ask the broker that takes administrative requests, and find it again if it has moved.
+        """Send a request to the controller, and find it again if it has moved.
 
-        A controller whose address the brokers do not know yet, because it is just starting, is asked
+        A controller whose address the brokers do not know yet, because it is just starting, is reached
         through any of them.
         """
         while True:
@@ -305,10 +308,10 @@ class Cluster:
         attempts: Attempts,
         create: bool = False,
     ) -> dict[TopicPartition, T | BrokerRefused]:
-        """Ask the leader of each partition, all leaders at once, until each has a final answer.
+        """Send requests to the leaders of partitions, concurrently, until each partition has a final result.
 
-        ``ask`` gets a connection and the partitions to ask for there; it returns for each its result or
-        what the broker said. Refusals that may go away are tried again with new metadata.
+        ``ask`` gets a connection and the partitions that it leads; it returns for each its result or the
+        broker's error. Retriable errors are retried with new metadata.
         """
         left = list(dict.fromkeys(partitions))
         results: dict[TopicPartition, T | BrokerRefused] = {}
@@ -380,7 +383,9 @@ class Cluster:
         create: bool = False,
         attempts: Attempts | None = None,
     ) -> int:
-        """The node that leads a partition. ``BrokerRefused`` if there is no such partition or leader."""
+        """Return the leader of a partition. Raises ``BrokerRefused`` if there is no such partition or
+        leader.
+        """
         topic = await self.topic(partition.topic, create=create, attempts=attempts)
         if partition.partition >= len(topic.partitions):  # there may be more by now
             topic = await self.topic(partition.topic, refresh=True, attempts=attempts)

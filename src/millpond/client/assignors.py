@@ -1,8 +1,8 @@
-"""Which member of a group reads which partition: pure functions of who is there and what there is.
+"""Partition assignors: pure functions of a group's members and their topics.
 
-``range`` and ``roundrobin`` look at the present only; ``sticky`` moves as little as it can;
-``cooperative-sticky`` decides the same, but takes nothing from a member before that member has let go
-(KIP-429), so that the others read on while a group rebalances.
+``range`` and ``roundrobin`` ignore the previous assignment; ``sticky`` moves as little as possible;
+``cooperative-sticky`` decides the same, but moves no partition before its owner has revoked it (KIP-429), so
+that the others keep reading while a group rebalances.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from millpond.client.errors import BadConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSubscription:
-    """What a member wants, and what it had in which generation."""
+    """A member's subscription, and the partitions that it owned in which generation."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -29,25 +29,25 @@ Plan: TypeAlias = dict[str, list[TopicPartition]]
 
 
 class Assignor(Protocol):
-    """An assignor of your own is an object with these."""
+    """The interface of an assignor; applications may implement their own."""
 
     @property
     def name(self) -> str:
-        """What members agree on."""
+        """The name that members agree on."""
         ...
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether members keep what they have while the group rebalances."""
+        """Whether members keep their partitions while the group rebalances."""
         ...
 
     def assign(self, members: Members, partition_counts: Mapping[str, int]) -> Plan:
-        """A plan with every partition of every subscribed topic given to one of its subscribers."""
+        """Return a plan that assigns every partition of every subscribed topic to one of its subscribers."""
         ...
 
 
 def assign_range(members: Members, partition_counts: Mapping[str, int]) -> Plan:
-    """Topic by topic: members in order get neighbouring partitions, the first ones one more each."""
+    """Assign topic by topic: members in order get consecutive partitions, the first ones one more each."""
     plan: Plan = {member: [] for member in members}
     for topic in sorted(partition_counts):
         readers = [name for name in _in_order(members) if topic in members[name].topics]
@@ -63,7 +63,7 @@ def assign_range(members: Members, partition_counts: Mapping[str, int]) -> Plan:
 
 
 def assign_round_robin(members: Members, partition_counts: Mapping[str, int]) -> Plan:
-    """All partitions in order, dealt out like cards; a member that does not want one is passed over."""
+    """Assign all partitions in turn; members that are not subscribed to a topic are skipped."""
     plan: Plan = {member: [] for member in members}
     order = _in_order(members)
     turn = 0
@@ -76,10 +76,10 @@ def assign_round_robin(members: Members, partition_counts: Mapping[str, int]) ->
 
 
 def assign_sticky(members: Members, partition_counts: Mapping[str, int]) -> Plan:
-    """As even as subscriptions allow, and of all such plans one that keeps most where it was.
+    """Assign as evenly as subscriptions allow, and among such plans keep most partitions where they were.
 
-    Members keep what they had; what nobody has goes to whoever has least; then partitions move from those
-    with two more than another subscriber of theirs, until there is no such pair.
+    Members keep what they had; unassigned partitions go to the member with the fewest; then partitions move
+    from members with two more than another subscriber of theirs, until there is no such pair.
     """
     plan: Plan = {member: [] for member in members}
     places = _all_partitions(members, partition_counts)
@@ -99,7 +99,9 @@ def assign_sticky(members: Members, partition_counts: Mapping[str, int]) -> Plan
 
 
 def assign_cooperative(members: Members, partition_counts: Mapping[str, int]) -> Plan:
-    """The sticky plan without what still belongs to somebody else: it comes in the next round."""
+    """Return the sticky plan without partitions that another member still owns: they follow in the next
+    round.
+    """
     plan = assign_sticky(members, partition_counts)
     owners = _owners(members, set(_all_partitions(members, partition_counts)))
     return {
@@ -111,7 +113,7 @@ def assign_cooperative(members: Members, partition_counts: Mapping[str, int]) ->
 def _even_out(
     plan: Plan, readers: Mapping[str, Sequence[str]], settled: set[TopicPartition]
 ) -> None:
-    """Move partitions while that makes two members more equal; newly given ones before settled ones."""
+    """Move partitions while that makes two members more equal; newly assigned ones before kept ones."""
     moved = True
     while moved:
         moved = False
@@ -125,7 +127,9 @@ def _even_out(
 
 
 def _owners(members: Members, places: set[TopicPartition]) -> dict[TopicPartition, str]:
-    """Who has what already; if two say so, the one of the later generation is right, else neither is."""
+    """Return the present owners; if two members claim a partition, the later generation wins, else
+    neither.
+    """
     claims: dict[TopicPartition, list[tuple[int, str]]] = defaultdict(list)
     for name in _in_order(members):
         member = members[name]
@@ -141,7 +145,7 @@ def _owners(members: Members, places: set[TopicPartition]) -> dict[TopicPartitio
 
 
 def _in_order(members: Members) -> list[str]:
-    """Static members by their own names, which outlive restarts, then the others by id."""
+    """Return static members by their instance ids, which survive restarts, then the others by id."""
     return sorted(
         members,
         key=lambda name: (members[name].instance_id is None, members[name].instance_id or name),
@@ -174,7 +178,7 @@ _JAVA = {"cooperativesticky": COOPERATIVE_STICKY} | _KNOWN
 
 
 def assignors_of(given: Sequence[Any]) -> list[Assignor]:
-    """Assignors by name (ours or Java's class) or as they are; by default those of Java's consumer."""
+    """Return assignors by name (ours or Java's class) or as given; by default those of Java's consumer."""
     if not given:
         return [RANGE, COOPERATIVE_STICKY]
     found: list[Assignor] = []

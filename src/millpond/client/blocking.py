@@ -1,4 +1,4 @@
-"""A cluster without asyncio: whole batches in and out, and anything else through ``run``."""
+"""A cluster without asyncio: whole batches in and out, and everything else through ``run``."""
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -151,9 +151,9 @@ class BlockingClient:
         when_out_of_range: WhenOutOfRange = WhenOutOfRange.RAISE,
         max_wait_ms: int = 500,
     ) -> Iterator[FetchedBatch]:
-        """Batches from ``positions`` on: for ever, or up to the offsets ``until`` (not included).
+        """Yield batches from ``positions`` on: for ever, or up to the offsets ``until`` (not included).
 
-        The last batch of a partition may go beyond ``until``; look at the records' offsets.
+        The last batch of a partition may go beyond ``until``; check the records' offsets.
         """
         ends = dict(until) if until is not None else {}
         fetcher = Fetcher(

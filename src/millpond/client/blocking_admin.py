@@ -1,4 +1,4 @@
-"""The administrator's client for code without an event loop."""
+"""The administrative client for code without an event loop."""
 
 from types import TracebackType
 from typing import Any, Self
@@ -9,7 +9,7 @@ from millpond.client.admin import Admin
 
 
 class BlockingAdmin:
-    """``with BlockingAdmin("localhost:9092") as admin:``; takes what ``Admin`` takes. Any thread may call."""
+    """``with BlockingAdmin("localhost:9092") as admin:``; takes the arguments of ``Admin``. Thread-safe."""
 
     def __init__(self, where: Where = None, **settings: Any) -> None:
         self._portal = Portal()

@@ -17,7 +17,7 @@ _POLL_MS = 200
 class BlockingConsumer:
     """Reads records. ``with BlockingConsumer("topic", bootstrap_servers=..., group_id=...) as consumer:``.
 
-    Takes what ``Consumer`` takes. Heartbeats and fetches go on in a thread of its own; callbacks of a
+    Takes the arguments of ``Consumer``. Heartbeats and fetches run in a background thread; callbacks of a
     rebalance listener run in that thread, while ``poll`` waits. One consumer belongs to one thread.
     """
 
@@ -46,7 +46,7 @@ class BlockingConsumer:
         self.close()
 
     def close(self) -> None:
-        """Commit if that is automatic, leave the group, close connections, end the thread."""
+        """Commit if automatic commits are enabled, leave the group, close connections, end the thread."""
         if self._portal.is_closed:
             return
         try:
@@ -55,19 +55,19 @@ class BlockingConsumer:
             self._portal.close()
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Record by record, for ever. A record counts as read when the next one is asked for."""
+        """Yield record by record, for ever. A record counts as read when the next one is requested."""
         while True:
             for record in self._portal.run(self._inner.peek(_POLL_MS)):
                 self._inner.hand_out(record)
                 yield record
-                # Between two calls nothing else in the loop's thread touches what is noted here.
+                # Between two calls no other code in the loop's thread changes this state.
                 if not self._inner.passed(record):
                     break
 
     def batches(self, *, idle_s: float | None = None) -> Iterator[FetchedBatch]:
-        """Batch by batch, for ever, or until nothing came for ``idle_s``.
+        """Yield batch by batch, for ever, or until nothing came for ``idle_s``.
 
-        A batch counts as read when the next one is asked for.
+        A batch counts as read when the next one is requested.
         """
         heard_s = time.monotonic()
         while idle_s is None or time.monotonic() - heard_s < idle_s:

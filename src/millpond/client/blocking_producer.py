@@ -1,7 +1,7 @@
 """The producer for code without an event loop.
 
-``send`` runs interceptors and serializers in the caller's thread and hands the record over; a thread of the
-producer's own gathers and sends (Kafka's Sender thread). Handing over costs a lock and, if the other thread
+``send`` runs interceptors and serializers in the caller's thread and queues the record; the producer's
+background thread batches and sends (Kafka's Sender thread). Queueing costs a lock and, if the other thread
 sleeps, a wake-up; nothing waits for a thread switch.
 """
 
@@ -27,7 +27,7 @@ _HANDED_OVER_BYTES_MAX = 4 * 1024 * 1024  # between the threads, beside buffer.m
 
 
 class _Unheard:
-    """The first failure that nobody heard of. What is heard of later is not one any more."""
+    """The first failure that was not reported to a caller; reporting it later removes it."""
 
     __slots__ = ("_first",)
 
@@ -48,7 +48,7 @@ class _Unheard:
 
 
 class BlockingDelivery:
-    """The promise of one record: ``delivery.result()`` waits for it."""
+    """The pending result of one record: ``delivery.result()`` waits for it."""
 
     __slots__ = ("_callback", "_done", "_error", "_metadata", "_on_done", "_unheard")
 
@@ -61,16 +61,16 @@ class BlockingDelivery:
         self._on_done: threading.Event | None = None
 
     def done(self) -> bool:
-        """Whether it is known what became of it."""
+        """Return whether the result is known."""
         return self._done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait, up to ``timeout`` seconds; raises why it could not be delivered."""
+        """Wait for the result, up to ``timeout`` seconds; raises why the record could not be delivered."""
         if not self._done:
             waiter = self._on_done
             if waiter is None:
                 waiter = self._on_done = threading.Event()
-            # It may have come in between; whoever settles looks for the event after saying that it is done.
+            # The result may have come in between; ``settle`` looks for the event after setting it.
             if not self.done() and not waiter.wait(timeout):
                 raise OutOfTime(f"not delivered within {timeout:g} s; it may still be")
         if self._error is not None:
@@ -80,7 +80,7 @@ class BlockingDelivery:
         return self._metadata
 
     def settle(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
-        """Called in the producer's thread."""
+        """Set the result; called in the producer's thread."""
         self._metadata, self._error = metadata, error
         self._done = True
         if error is not None and self._callback is None and self._on_done is None:
@@ -94,7 +94,7 @@ class BlockingDelivery:
 class BlockingProducer:
     """Writes records. Use as ``with BlockingProducer("localhost:9092") as producer:``; leaving it flushes.
 
-    Takes what ``Producer`` takes. May be used by several threads at once.
+    Takes the arguments of ``Producer``. Thread-safe.
     """
 
     def __init__(self, where: Where = None, **settings: Any) -> None:
@@ -134,7 +134,8 @@ class BlockingProducer:
         timestamp_ms: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> BlockingDelivery:
-        """Hand a record over; waits while the buffer is full. ``result()`` of what it returns waits for it.
+        """Queue a record; waits while the buffer is full. ``result()`` of the returned object waits for
+        delivery.
 
         ``on_delivery(metadata, error)`` is called in the producer's thread.
         """
@@ -155,7 +156,9 @@ class BlockingProducer:
         return delivery
 
     def flush(self) -> None:
-        """Wait until all that was sent is acknowledged. Raises the first failure that nobody heard of."""
+        """Wait until everything sent is acknowledged. Raises the first failure that was not reported
+        otherwise.
+        """
 
         async def work() -> None:
             await self._all_taken_over()
@@ -167,7 +170,7 @@ class BlockingProducer:
             raise failure
 
     def close(self) -> None:
-        """Flush, then take no more."""
+        """Flush, then refuse further records."""
         if self._portal.is_closed:
             return
         try:
@@ -177,7 +180,7 @@ class BlockingProducer:
             self.abort()
 
     def abort(self) -> None:
-        """Give up what is not acknowledged yet, and close."""
+        """Fail everything that is not acknowledged yet, and close."""
         if self._portal.is_closed:
             return
         try:
@@ -198,7 +201,7 @@ class BlockingProducer:
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """``with producer.transaction():`` commits at the end, and aborts if an error leaves it."""
+        """``with producer.transaction():`` commits at the end, and aborts if an exception leaves it."""
         self.begin_transaction()
         try:
             yield self
@@ -231,16 +234,16 @@ class BlockingProducer:
             await self._inner.commit_transaction()
         else:
             await self._inner.abort_transaction()
-            self._unheard.take()  # what was lost was to be lost
+            self._unheard.take()  # an abort drops records on purpose
 
     def _wait_for_room(self, size: int) -> None:
-        patience_s = self.config.max_block_ms / 1000
+        timeout_s = self.config.max_block_ms / 1000
         if not self._changed.wait_for(
             lambda: not self._handed_bytes or self._handed_bytes + size <= _HANDED_OVER_BYTES_MAX,
-            patience_s,
+            timeout_s,
         ):
             raise BufferFull(
-                f"no room for a record within {patience_s:g} s (max.block.ms); write more slowly,"
+                f"no room for a record within {timeout_s:g} s (max.block.ms); write more slowly,"
                 " or look why the broker is slow"
             )
 
@@ -276,7 +279,7 @@ class BlockingProducer:
                 taken.popleft()
 
     async def _take_over_slowly(self, taken: deque[tuple[Prepared, BlockingDelivery]]) -> None:
-        """One record has to wait, and all behind it with it."""
+        """Queue records while one has to wait, and all after it with it."""
         while taken:
             prepared, delivery = taken.popleft()
             try:

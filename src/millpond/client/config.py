@@ -35,7 +35,7 @@ def _plain(name: str, value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """How a producer gathers, sends and tries again."""
+    """The settings of a producer."""
 
     bootstrap_servers: str | Sequence[str] = anything("localhost:9092")
     client_id: str = text("millpond")
@@ -102,7 +102,7 @@ class ProducerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """How a consumer joins, reads and commits."""
+    """The settings of a consumer."""
 
     bootstrap_servers: str | Sequence[str] = anything("localhost:9092")
     client_id: str = text("millpond")
@@ -162,14 +162,14 @@ _CONSUMER_ALIASES = {
 
 
 def producer_config(given: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ProducerConfig:
-    """A producer's settings; names of a consumer's are passed over."""
+    """Return a producer's settings; consumer settings are ignored."""
     return parse_options(
         ProducerConfig, given, keywords, aliases=_ALIASES, elsewhere=_names(ConsumerConfig)
     )
 
 
 def consumer_config(given: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ConsumerConfig:
-    """A consumer's settings; names of a producer's are passed over."""
+    """Return a consumer's settings; producer settings are ignored."""
     return parse_options(
         ConsumerConfig, given, keywords, aliases=_CONSUMER_ALIASES, elsewhere=_names(ProducerConfig)
     )

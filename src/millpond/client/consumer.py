@@ -1,7 +1,7 @@
-"""Reading: a consumer alone or in a group, record by record, in bundles, or batch by batch.
+"""The consumer: alone or in a group, record by record, in lists, or batch by batch.
 
 Everything that changes what is read (rebalances, resets, automatic commits) happens inside ``poll`` and the
-iterators that call it, in the application's own task; only heartbeats and fetches go on in between.
+iterators that call it, in the application's own task; only heartbeats and fetches run in between.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ OnCommit: TypeAlias = Callable[
     [Mapping[TopicPartition, OffsetAndMetadata], BaseException | None], None
 ]
 
-# The group knows us by another epoch than we asked with, or not any more.
+# The group has another epoch for this member, or no longer knows it.
 _GONE_ON = frozenset(
     {
         ErrorCode.STALE_MEMBER_EPOCH,
@@ -52,7 +52,7 @@ _GONE_ON = frozenset(
     }
 )
 
-_POLL_S = 0.1  # how long an iterator waits before it looks at the group again
+_POLL_S = 0.1  # how long an iterator waits before it calls the group's ``tick`` again
 
 
 class Consumer:
@@ -105,7 +105,7 @@ class Consumer:
         await self.close()
 
     async def close(self) -> None:
-        """Commit if that is automatic, leave the group, close connections."""
+        """Commit if automatic commits are enabled, leave the group, close connections."""
         if self._closed:
             return
         self._closed = True
@@ -124,7 +124,7 @@ class Consumer:
             if self._owns_cluster:
                 await self._cluster.close()
 
-    # --- what to read ---
+    # --- subscription ---
 
     def subscribe(
         self,
@@ -133,7 +133,9 @@ class Consumer:
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read these topics, or those whose whole name matches ``pattern``, as a member of the group."""
+        """Subscribe to these topics, or to those whose whole name matches ``pattern``, as a member of the
+        group.
+        """
         if self.config.group_id is None:
             raise WrongState("subscribing needs a group_id; without one, assign() partitions")
         if isinstance(topics, str):
@@ -151,7 +153,7 @@ class Consumer:
             self._member.request_rejoin("the subscription changed")
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, whatever a group says."""
+        """Read exactly these partitions, without group management."""
         self._subscription.assign_by_hand(TopicPartition(*place) for place in partitions)
 
     async def unsubscribe(self) -> None:
@@ -162,23 +164,23 @@ class Consumer:
         self._subscription.clear()
 
     def subscription(self) -> set[str]:
-        """The topics that are subscribed, or that the pattern found."""
+        """Return the subscribed topics, or those that match the pattern."""
         return set(self._subscription.topics)
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read now."""
+        """Return the assigned partitions."""
         return self._subscription.assigned
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Keep these, but hand out nothing from them."""
+        """Stop returning records of these partitions; they stay assigned."""
         self._subscription.pause(partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Hand out their records again."""
+        """Return records of these partitions again."""
         self._subscription.resume(partitions)
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """Return the paused partitions."""
         return self._subscription.paused
 
     # --- reading ---
@@ -186,7 +188,7 @@ class Consumer:
     async def poll(
         self, timeout_ms: float = 0, *, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """The next records, up to ``max.poll.records``; waits up to ``timeout_ms`` for the first."""
+        """Return the next records, up to ``max.poll.records``; waits up to ``timeout_ms`` for the first."""
         count = self.config.max_poll_records if max_records is None else max_records
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
         if not await self._ready(deadline_s):
@@ -195,7 +197,7 @@ class Consumer:
         return self._chain.on_consume(records) if self._chain.consumes else records
 
     async def poll_batches(self, timeout_ms: float = 0) -> list[FetchedBatch]:
-        """The next whole batches as they lie in the log; decode them with ``batch.records()``."""
+        """Return the next whole batches as they are in the log; decode them with ``batch.records()``."""
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
         return self._reading.take_batches() if await self._ready(deadline_s) else []
 
@@ -203,7 +205,7 @@ class Consumer:
         return self._records()
 
     async def _records(self) -> AsyncIterator[ConsumerRecord]:
-        """Record by record, for ever. A record counts as read when the next one is asked for."""
+        """Yield record by record, for ever. A record counts as read when the next one is requested."""
         while True:
             deadline_s = asyncio.get_running_loop().time() + _POLL_S
             if not await self._ready(deadline_s):
@@ -215,9 +217,9 @@ class Consumer:
                     break
 
     async def batches(self) -> AsyncIterator[FetchedBatch]:
-        """Batch by batch, for ever: each is decoded once, when its ``records()`` are asked for.
+        """Yield batch by batch, for ever: each is decoded once, when its ``records()`` are requested.
 
-        A batch counts as read when the next one is asked for.
+        A batch counts as read when the next one is requested.
         """
         while True:
             batch = await self.peek_batch(_POLL_S * 1000)
@@ -227,31 +229,35 @@ class Consumer:
                 self.batch_passed(batch)
 
     async def peek(self, timeout_ms: float = 0) -> list[ConsumerRecord]:
-        """The next records of one batch, up to ``max.poll.records``; each is read when it is ``passed``."""
+        """Return the next records of one batch, up to ``max.poll.records``; call ``passed`` for each one
+        read.
+        """
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
         if not await self._ready(deadline_s):
             return []
         return self._reading.first_records(self._chain)[: self.config.max_poll_records]
 
     def hand_out(self, item: ConsumerRecord | FetchedBatch) -> None:
-        """A loop's body gets this now."""
+        """Note the item that a loop body gets."""
         self._reading.hand_out(item)
 
     def passed(self, record: ConsumerRecord) -> bool:
-        """A record of ``peek`` is read; False if what comes next is not the one after it any more."""
+        """Count a record of ``peek`` as read. Return False if the next record is not the one after it any
+        more.
+        """
         return self._reading.passed(record)
 
     async def peek_batch(self, timeout_ms: float = 0) -> FetchedBatch | None:
-        """The next batch, if one comes in time; it is read when it is ``batch_passed``."""
+        """Return the next batch, if one comes in time; call ``batch_passed`` when it is read."""
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
         return self._reading.first_batch() if await self._ready(deadline_s) else None
 
     def batch_passed(self, batch: FetchedBatch) -> None:
-        """A batch of ``peek_batch`` is read."""
+        """Count a batch of ``peek_batch`` as read."""
         self._reading.batch_passed(batch)
 
     async def _ready(self, deadline_s: float) -> bool:
-        """Let the group, positions and commits have their turn, then wait for something to hand out."""
+        """Process the group, positions and commits, then wait for records. Return whether there are any."""
         if self._closed:
             raise ClientError("the consumer is closed")
         if not self._subscription.uses_group and not self._subscription.is_manual:
@@ -274,7 +280,7 @@ class Consumer:
                 return False
 
     def _is_due(self) -> bool:
-        """Whether the group or a commit must have its turn before the next record."""
+        """Return whether the group or a commit must be processed before the next record."""
         now_s = asyncio.get_running_loop().time()
         if self._member is None:
             return now_s >= self._next_commit_s
@@ -282,7 +288,7 @@ class Consumer:
         return not self._member.is_stable or now_s >= self._next_commit_s
 
     async def _look_at_topics(self) -> None:
-        """Now and then: what the pattern finds, and how many partitions there are."""
+        """Refresh, at intervals, the topics that match the pattern and the partition counts."""
         now_s = asyncio.get_running_loop().time()
         if not self._subscription.uses_group or now_s < self._next_look_s:
             return
@@ -310,7 +316,7 @@ class Consumer:
             self._next_look_s = asyncio.get_running_loop().time() + 5.0
 
     async def _find_positions(self) -> None:
-        """Begin where the group left off, or where ``auto.offset.reset`` says."""
+        """Start at the committed offsets, or where ``auto.offset.reset`` says."""
         missing = self._subscription.without_position
         if not missing:
             return
@@ -321,7 +327,7 @@ class Consumer:
             except BrokerRefused as refusal:
                 if self._member is None or refusal.code not in _GONE_ON:
                     raise
-                return  # the next heartbeat says where we are, and then we ask again
+                return  # the next heartbeat updates the epoch, and then this is tried again
         lost = missing - set(known)
         if lost and self.config.auto_offset_reset == "none":
             names = ", ".join(map(str, sorted(lost)))
@@ -337,22 +343,22 @@ class Consumer:
     # --- positions ---
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on at this offset."""
+        """Continue at this offset."""
         at = offset.offset if isinstance(offset, OffsetAndMetadata) else offset
         if at < 0:
             raise WrongState(f"{at} is no offset; use seek_to_beginning() or seek_to_end()")
         self._subscription.seek(TopicPartition(*partition), at)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the first offset there is; all partitions if none are named."""
+        """Continue at the first offset of the log; all partitions by default."""
         await self._seek_to(partitions, EARLIEST)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on with what comes from now on; all partitions if none are named."""
+        """Continue at the end of the log; all partitions by default."""
         await self._seek_to(partitions, LATEST)
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that will be handed out."""
+        """Return the offset of the next record."""
         if self._subscription.position(partition) is None:
             await self._find_positions()
         found = self._subscription.position(partition)
@@ -362,17 +368,17 @@ class Consumer:
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The first offset that each still has."""
+        """Return the first offset of each log."""
         return await self._offsets_at(dict.fromkeys(partitions, EARLIEST))
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each ends: the next offset, or the last stable one for those who read committed data."""
+        """Return the end of each log: the next offset, or the last stable one with ``read_committed``."""
         return await self._offsets_at(dict.fromkeys(partitions, LATEST))
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a time in milliseconds; None where there is none."""
+        """Return the first record at or after a time in milliseconds; None where there is none."""
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         for place, at in (await self._admin.list_offsets(times)).items():
             if isinstance(at, BrokerRefused):
@@ -387,16 +393,16 @@ class Consumer:
     # --- committing ---
 
     async def commit(self, offsets: Offsets | None = None) -> None:
-        """Commit these offsets, or everything handed out, what a loop's body has in hand included.
+        """Commit these offsets, or every returned record, including the one in a loop body.
 
-        ``CommitRefused`` if the group went on without us.
+        Raises ``CommitRefused`` if this is no longer a member of the group.
         """
         await self._commit(self._read_by_now() if offsets is None else plain_offsets(offsets))
 
     def commit_async(
         self, offsets: Offsets | None = None, callback: OnCommit | None = None
     ) -> None:
-        """Commit without waiting; ``callback(offsets, error)`` hears how it went."""
+        """Commit without waiting; ``callback(offsets, error)`` gets the result."""
         wanted = self._read_by_now() if offsets is None else plain_offsets(offsets)
 
         async def work() -> None:
@@ -421,7 +427,7 @@ class Consumer:
     async def committed(
         self, *partitions: TopicPartition
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed for these partitions; those without an offset are missing."""
+        """Return the group's committed offsets; partitions without one are missing."""
         return await committed_offsets(
             self._group(),
             self.group_metadata(),
@@ -431,7 +437,7 @@ class Consumer:
         )
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is to its group, for ``send_offsets_to_transaction``."""
+        """Return the consumer's identity in its group, for ``send_offsets_to_transaction``."""
         if self._member is not None:
             return self._member.metadata
         return GroupMetadata(group_id=self.config.group_id or "")
@@ -456,7 +462,7 @@ class Consumer:
             self.commit_async(self._subscription.to_commit())
 
     async def _commit_quietly(self) -> None:
-        """The automatic commit before partitions go; what cannot be committed is read again by others."""
+        """Commit automatically before a revocation; on failure other members read the records again."""
         if self.config.enable_auto_commit and self._coordinator is not None:
             try:
                 await self._commit(self._subscription.to_commit())

@@ -1,7 +1,7 @@
-"""What can go wrong between a client and its brokers.
+"""The client's errors.
 
-Three kinds, because people do three different things about them: nobody answers (start it, or look
-elsewhere), the broker says no (change what is asked), it takes too long (wait, or look why).
+Three kinds, because users react in three ways: no broker answers (start it, or correct the address), the
+broker refuses (change the request), it takes too long (wait, or find out why).
 """
 
 from millpond.base.errors import MillpondError
@@ -9,39 +9,41 @@ from millpond.wire.kafka.api import RETRIABLE, ErrorCode
 
 
 class ClientError(MillpondError):
-    """Root of what the client raises."""
+    """Base class of the client's errors."""
 
 
 class NoBroker(ClientError):
-    """No broker could be reached, or what answered does not speak Kafka's protocol."""
+    """No broker could be reached, or the peer does not speak Kafka's protocol."""
 
 
 class ConnectionLost(NoBroker):
-    """The connection broke before the answer came; whether the request was carried out is unknown."""
+    """The connection broke before the response; whether the request was executed is unknown."""
 
 
 class OutOfTime(ClientError):
-    """Not done within the time that the caller gave; the message says what the last obstacle was."""
+    """Not done within the caller's time-out; the message names the last reason."""
 
 
 class BadConfig(ClientError, ValueError):
-    """A setting is unknown, misspelt, out of bounds, or does not go with another one."""
+    """A setting is unknown, misspelt, out of range, or contradicts another one."""
 
 
 class WrongState(ClientError):
-    """A call that does not fit what was called before it; the message says what to call first."""
+    """A call that is not allowed in the present state; the message says what to call first."""
 
 
 class BufferFull(OutOfTime):
-    """No room for a record within ``max.block.ms``: it is written faster than the broker takes it."""
+    """No buffer space for a record within ``max.block.ms``: records come faster than the broker takes
+    them.
+    """
 
 
 class RecordTooLarge(ClientError):
-    """A record that no request may carry; the message says which setting forbids it."""
+    """A record that no request may carry; the message names the setting that forbids it."""
 
 
 class NotSerializable(ClientError, TypeError):
-    """A key or value that its serializer cannot make bytes of, or bytes that a deserializer cannot read."""
+    """A key or value that its serializer cannot encode, or bytes that a deserializer cannot decode."""
 
 
 class ProducerFenced(ClientError):
@@ -49,7 +51,7 @@ class ProducerFenced(ClientError):
 
 
 class TransactionBroken(ClientError):
-    """The transaction cannot be committed any more: abort it and begin again."""
+    """The transaction cannot be committed any more: abort it and begin a new one."""
 
 
 class NoOffset(ClientError):
@@ -57,7 +59,7 @@ class NoOffset(ClientError):
 
 
 class CommitRefused(ClientError):
-    """The group has gone on without this member; its partitions have a new reader."""
+    """The consumer is no longer a member of the group; its partitions have other readers."""
 
 
 class BrokerRefused(ClientError):
@@ -73,7 +75,7 @@ class BrokerRefused(ClientError):
             name = f"error {code}"
         self.message = message or _MEANINGS.get(self.code) or name.lower().replace("_", " ")
         self.subject = subject
-        self.is_final = False  # set when it was waited for long enough already
+        self.is_final = False  # set when it was retried for long enough already
         about = f"{subject}: " if subject else ""
         super().__init__(f"{about}{self.message} ({name})")
 
@@ -83,7 +85,7 @@ class BrokerRefused(ClientError):
         return self.code in RETRIABLE
 
 
-# For brokers that send a code without words; those that people meet.
+# Texts for brokers that send a code without a message; the common ones.
 _MEANINGS: dict[int, str] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
     ErrorCode.UNKNOWN_TOPIC_ID: "there is no topic with this id",

@@ -1,11 +1,11 @@
-"""Reading: batches of some partitions from a position on, one long poll ahead of the reader.
+"""Reads batches of partitions from given positions, one long poll ahead of the reader.
 
-A ``Fetcher`` keeps one fetch under way to each leader, on a connection of its own, and starts the next
-as soon as one is answered, so that reading overlaps with waiting. It hands out whole batches; records
-are decoded only when somebody asks a batch for them.
+A ``Fetcher`` keeps one fetch in flight to each leader, on its own connection, and starts the next as soon as
+one is answered, so that reading overlaps with waiting. It returns whole batches; records are decoded only
+when the application asks a batch for them.
 
-Memory is bounded by two answers of ``max_bytes`` for each leader. Positions move when batches are handed
-out, and between moving them and handing out there is no ``await``: cancelling a read loses nothing.
+Memory is bounded by two responses of ``max_bytes`` for each leader. Positions move when batches are returned,
+and between moving them and returning there is no ``await``: cancelling a read loses nothing.
 """
 
 import asyncio
@@ -46,14 +46,14 @@ _NO_ID = UUID(int=0)
 
 
 class Isolation(IntEnum):
-    """What of transactions is shown."""
+    """Which transactional records are visible."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class WhenOutOfRange(IntEnum):
-    """What to do at a position that the log does not have (any more)."""
+    """What to do at a position that is not in the log."""
 
     RAISE = 0
     EARLIEST = EARLIEST
@@ -62,7 +62,7 @@ class WhenOutOfRange(IntEnum):
 
 @dataclass(slots=True, kw_only=True)
 class FetchedBatch:
-    """One batch as it lies in the log, and how far the log goes beyond it."""
+    """One batch as it is in the log, and the log's end."""
 
     partition: TopicPartition
     header: BatchHeader
@@ -71,9 +71,9 @@ class FetchedBatch:
     high_watermark: int
 
     def records(self) -> list[Record]:
-        """Decode the records from the position that was asked for; a batch may begin before it.
+        """Decode the records from the requested position on; a batch may begin before it.
 
-        Raises ``UnreadableBatch`` where a broker has stored nonsense; its ``next_offset`` is where to go on.
+        Raises ``UnreadableBatch`` for a batch that does not decode; its ``next_offset`` is where to continue.
         """
         try:
             records = decode_stored(self.data)
@@ -144,33 +144,33 @@ class Fetcher:
             await asyncio.wait(fetches)
         for fetch in fetches:
             if not fetch.cancelled():
-                fetch.exception()  # nobody will ask for it any more
+                fetch.exception()  # retrieve the exception, so that asyncio does not log it
         self._cluster.close_lane(self._lane)
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
-        """The next offset to be handed out, for each partition."""
+        """Return the next offset of each partition."""
         return self._positions
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """The end of each log as its leader last told it; a partition not yet heard of is missing."""
+        """Return the end of each log as its leader last reported it; unknown ones are missing."""
         return self._high_watermarks
 
     def at_end(self, partitions: Iterable[TopicPartition] | None = None) -> bool:
-        """Whether everything up to the high watermarks last heard of has been handed out."""
+        """Return whether everything up to the last reported high watermarks has been returned."""
         return all(
             self._positions[partition] >= self._high_watermarks.get(partition, 2**63)
             for partition in (self._positions if partitions is None else partitions)
         )
 
     async def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Go on elsewhere; what is under way is dropped."""
+        """Continue at other positions; pending fetches are dropped."""
         await self.close()
         self._positions.update(positions)
 
     async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read exactly these from now on; what is under way is dropped unless it still fits."""
+        """Read exactly these partitions from now on; pending fetches are dropped unless they still fit."""
         if any(self._positions.get(place) != offset for place, offset in positions.items()):
             await self.close()
         self._positions = dict(positions)
@@ -180,21 +180,21 @@ class Fetcher:
         }
 
     def take_resets(self) -> dict[TopicPartition, int]:
-        """Where reading went on, since this was last asked, for positions that were out of range."""
+        """Return the new positions of partitions that were out of range, since the last call."""
         resets, self._resets = self._resets, {}
         return resets
 
     def drop(self, partition: TopicPartition) -> None:
-        """Read a partition no more."""
+        """Stop reading a partition."""
         self._positions.pop(partition, None)
         self._high_watermarks.pop(partition, None)
 
     async def batches(self) -> list[FetchedBatch]:
-        """The next batches of whichever partitions have some; empty after ``max_wait_ms`` without any.
+        """Return the next batches of any partitions; empty after ``max_wait_ms`` without any.
 
-        Raises ``BrokerRefused`` for what waiting does not cure (no such topic, an offset out of range),
-        ``OutOfTime`` when the leaders cannot be reached for the cluster's time-out, and ``CorruptBatch``.
-        Batches of other partitions that came with an error are handed out first.
+        Raises ``BrokerRefused`` for errors that a retry does not cure (no such topic, an offset out of
+        range), ``OutOfTime`` when the leaders cannot be reached for the cluster's time-out, and
+        ``CorruptBatch``. Batches of other partitions that came with an error are returned first.
         """
         if not self._positions:
             return []
@@ -224,16 +224,16 @@ class Fetcher:
         return found
 
     async def records(self) -> AsyncIterator[tuple[TopicPartition, Record]]:
-        """Every record, one by one, for ever; for those to whom records matter more than speed."""
+        """Yield every record, one by one, for ever; simpler and slower than ``batches``."""
         while True:
             for batch in await self.batches():
                 for record in batch.records():
                     yield batch.partition, record
 
-    # --- inside ---
+    # --- internals ---
 
     async def _start_fetches(self) -> None:
-        """Ask every leader that is not being asked already."""
+        """Start a fetch to every leader that has none in flight."""
         leaders: dict[int, list[TopicPartition]] = {}
         for partition in self._positions:
             leaders.setdefault(await self._cluster.leader_of(partition), []).append(partition)
@@ -241,7 +241,7 @@ class Fetcher:
         self._fetch_ahead()
 
     def _fetch_ahead(self) -> None:
-        """The same, as far as the leaders are known."""
+        """Start fetches to the leaders that are known, without waiting."""
         for leader, partitions in self._leaders.items():
             wanted = {
                 partition: self._positions[partition]
@@ -282,9 +282,9 @@ class Fetcher:
             isolation_level=self._isolation,
             topics=list(topics.values()),
         )
-        patience_s = self._max_wait_ms / 1000 + self._cluster.timeout_s
+        timeout_s = self._max_wait_ms / 1000 + self._cluster.timeout_s
         attempts = self._cluster.attempts(
-            f"reading from broker {leader}", patience_s, request_s=patience_s
+            f"reading from broker {leader}", timeout_s, request_s=timeout_s
         )
         async with attempts.limit(connection):
             answer: FetchResponse = await connection.request(ApiKey.FETCH, request, version=version)
@@ -293,7 +293,7 @@ class Fetcher:
         return answer
 
     def _take(self, answer: FetchResponse, found: list[FetchedBatch]) -> None:
-        """Add the answer's batches; raise the first error after all partitions had their turn."""
+        """Add the response's batches; raise the first error after all partitions were processed."""
         error: MillpondError | None = None
         for topic in answer.responses:
             name = topic.topic or self._names.get(topic.topic_id, "")
@@ -345,7 +345,7 @@ class Fetcher:
         self._positions[partition] = position
 
     async def _reset_positions(self) -> None:
-        """Go to the start or the end of the logs in which our positions are no more."""
+        """Reset positions that are out of range to the start or the end of their logs."""
         if not self._out_of_range:
             return
         asked = {at: int(self._when_out_of_range) for at in self._out_of_range}
@@ -356,7 +356,7 @@ class Fetcher:
         self._out_of_range.clear()
 
     async def _stumble(self, error: ConnectionLost | BrokerRefused) -> None:
-        """Learn the leaders anew and wait, a little longer each time. Raises what will not pass."""
+        """Forget the leaders and wait, a little longer each time. Raises errors that are final."""
         if self._attempts is None:
             self._attempts = self._cluster.attempts("reading")
         for partition in self._positions:
@@ -365,7 +365,7 @@ class Fetcher:
 
 
 class _Aborted:
-    """Which producers are within an aborted transaction at the current place of one answer."""
+    """Tracks which producers are inside an aborted transaction, batch by batch, in one response."""
 
     def __init__(self, item: PartitionData) -> None:
         transactions = item.aborted_transactions or []
@@ -375,7 +375,7 @@ class _Aborted:
         self._within: set[int] = set()
 
     def hides(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether a reader of committed data must not see this batch."""
+        """Return whether ``read_committed`` hides this batch."""
         while self._coming and self._coming[-1][0] <= header.last_offset:
             self._within.add(self._coming.pop()[1])
         if header.is_control:

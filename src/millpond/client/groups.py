@@ -1,8 +1,8 @@
-"""Groups of a cluster: list, describe, delete them, read and set their offsets.
+"""Groups of a cluster: list, describe and delete them, read and set their offsets.
 
-Every request goes to the broker that coordinates the group; it is found, and found again when it has
-moved. Works with any broker that speaks Kafka's protocol: requests are filled for all versions, and topics
-that newer ones name only by id are named again.
+Every request goes to the group's coordinator, which is found again when it has moved. Works with any broker
+that speaks Kafka's protocol: requests are filled for all versions, and topic ids of newer versions are mapped
+to names.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ _NO_ID = UUID(int=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSummary:
-    """A group in a list. State and type are empty if the broker is too old to say."""
+    """A group in a list. State and type are empty if the broker is too old to return them."""
 
     group_id: str
     protocol_type: str
@@ -40,7 +40,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A member, and the partitions it reads as far as they can be known."""
+    """A member, and its partitions if they can be decoded."""
 
     member_id: str
     instance_id: str | None
@@ -71,7 +71,7 @@ class Groups:
     async def list(
         self, states: Sequence[str] = (), *, timeout_s: float | None = None
     ) -> list[GroupSummary]:
-        """The groups of all brokers, by name; only those in one of these states if any are given."""
+        """Return the groups of all brokers, by name; only those in one of these states if any are given."""
         from millpond.wire.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
         attempts = self._cluster.attempts("listing groups", timeout_s)
@@ -94,7 +94,7 @@ class Groups:
         return [found[name] for name in sorted(found)]
 
     async def describe(self, group_id: str, *, timeout_s: float | None = None) -> GroupInfo:
-        """One group with its members."""
+        """Return one group with its members."""
         from millpond.wire.kafka.messages.describe_groups import (
             DescribeGroupsRequest,
             DescribeGroupsResponse,
@@ -129,7 +129,7 @@ class Groups:
         )
 
     async def delete(self, group_id: str, *, timeout_s: float | None = None) -> None:
-        """Remove a group without members, and its offsets. ``BrokerRefused`` if it has members."""
+        """Delete a group without members, and its offsets. Raises ``BrokerRefused`` if it has members."""
         from millpond.wire.kafka.messages.delete_groups import DeleteGroupsRequest
 
         await self._ask_coordinator(
@@ -144,7 +144,7 @@ class Groups:
     async def offsets(
         self, group_id: str, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Every position that the group has committed."""
+        """Return all committed offsets of the group."""
         from millpond.wire.kafka.messages.offset_fetch import (
             OffsetFetchRequest,
             OffsetFetchRequestGroup,
@@ -187,7 +187,9 @@ class Groups:
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Set positions of a group without members. ``BrokerRefused`` if it has some, or a topic is gone."""
+        """Set offsets of a group without members. Raises ``BrokerRefused`` if it has some, or a topic is
+        gone.
+        """
         from millpond.wire.kafka.messages.offset_commit import (
             OffsetCommitRequest,
             OffsetCommitRequestPartition,
@@ -231,7 +233,7 @@ class Groups:
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Forget some positions. ``BrokerRefused`` if a member reads the topic."""
+        """Delete some offsets. Raises ``BrokerRefused`` if a member reads the topic."""
         from millpond.wire.kafka.messages.offset_delete import (
             OffsetDeleteRequest,
             OffsetDeleteRequestPartition,
@@ -335,7 +337,7 @@ class Groups:
             found: Any = answer.coordinators[0] if answer.coordinators else answer
             if not found.error_code:
                 return int(found.node_id)
-            # The first question makes Kafka create its offsets topic; it says so and wants to be asked again.
+            # The first lookup makes Kafka create its offsets topic; it returns an error until that is done.
             await attempts.after(_refused(found.error_code, group_id))
 
     async def _names(self, topics: Sequence[Any]) -> dict[UUID, str]:
@@ -349,7 +351,7 @@ class Groups:
         }
 
 
-# What these codes mean when they come for a group as a whole.
+# Texts for errors about a group as a whole.
 _MEANINGS = {
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.NON_EMPTY_GROUP: "the group has members; stop them first",
@@ -371,7 +373,7 @@ def _known(node_id: int) -> Callable[[], Awaitable[int]]:
 
 
 def _assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions in a consumer's assignment; none if it is of another kind."""
+    """Return the partitions in a consumer's assignment; none if it is of another protocol."""
     from millpond.wire.kafka.messages.consumer_protocol_assignment import (
         decode_consumer_protocol_assignment,
     )
@@ -379,7 +381,7 @@ def _assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
     if len(assignment) < 2:
         return ()
     try:
-        # Later versions only add to the first.
+        # Later versions only append fields to the first.
         decoded = decode_consumer_protocol_assignment(memoryview(assignment)[2:], 0)
     except RemoteProtocolError:
         return ()

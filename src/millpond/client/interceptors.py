@@ -1,7 +1,7 @@
-"""Interceptors: code of yours that sees every record on its way in or out, without the application's help.
+"""Interceptors: the application's code that sees every record on its way in or out.
 
-They are called in the order in which they were given; each gets what the one before it made. An error in
-one is logged and the record goes on as it was: an interceptor never breaks a send or a poll.
+They are called in the given order; each gets the result of the one before it. An error in one is logged and
+the record continues unchanged: an interceptor never breaks a send or a poll.
 """
 
 import logging
@@ -23,21 +23,21 @@ _log = logging.getLogger("millpond.client.interceptors")
 class ProducerInterceptor:
     """Derive from this, or write a class with some of these methods.
 
-    ``on_send`` runs where ``send`` is called; ``on_acknowledgement`` where answers come in, so it should be
-    quick.
+    ``on_send`` runs where ``send`` is called; ``on_acknowledgement`` where responses are processed, so it
+    should be quick.
     """
 
     def configure(self, config: Mapping[str, Any]) -> None:
         """Called once, with the producer's settings by Kafka's names."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Called before the record is serialized and given a partition; what it returns is sent."""
+        """Called before the record is serialized and given a partition; the returned record is sent."""
         return record
 
     def on_acknowledgement(
         self, metadata: RecordMetadata | None, error: BaseException | None
     ) -> None:
-        """Called when a record arrived (``error`` is None) or was given up."""
+        """Called when a record was delivered (``error`` is None) or has failed."""
 
     def close(self) -> None:
         """Called when the producer closes, after the last acknowledgement."""
@@ -52,7 +52,7 @@ class ConsumerInterceptor:
     def on_consume(
         self, records: dict[TopicPartition, list[ConsumerRecord]]
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Called before records are handed out; what it returns is."""
+        """Called before records are returned to the application; the result is returned instead."""
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -63,7 +63,7 @@ class ConsumerInterceptor:
 
 
 class Chain:
-    """Some interceptors in their order; each method of theirs may be missing."""
+    """A list of interceptors; each may lack any of the methods."""
 
     def __init__(self, given: Sequence[Any], config: Mapping[str, Any]) -> None:
         self._members = [_instance(item) for item in given]
@@ -77,7 +77,7 @@ class Chain:
         self.commits = self._methods("on_commit")
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """What the last interceptor made of it."""
+        """Return the result of the last interceptor."""
         for method in self.sends:
             try:
                 changed = method(record)
@@ -93,7 +93,7 @@ class Chain:
     def on_acknowledgement(
         self, metadata: RecordMetadata | None, error: BaseException | None
     ) -> None:
-        """Tell all of them."""
+        """Call all interceptors."""
         for method in self.acknowledgements:
             try:
                 method(metadata, error)
@@ -103,7 +103,7 @@ class Chain:
     def on_consume(
         self, records: dict[TopicPartition, list[ConsumerRecord]]
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """What the last interceptor made of them."""
+        """Return the result of the last interceptor."""
         for method in self.consumes:
             try:
                 records = method(records)
@@ -112,7 +112,7 @@ class Chain:
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Tell all of them."""
+        """Call all interceptors."""
         for method in self.commits:
             try:
                 method(offsets)
@@ -120,7 +120,7 @@ class Chain:
                 _log.exception("%s failed", method.__qualname__)
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all interceptors."""
         for member in self._members:
             try:
                 close = getattr(member, "close", None)

@@ -1,11 +1,11 @@
-"""Which partition a record goes to, as Java's client decides it.
+"""Chooses the partition of a record, as Java's client does.
 
-A key always goes to the same partition, whichever client wrote it: murmur2 of its bytes, sign bit
-cleared, modulo the number of partitions. Records without a key stick to one partition until a batch's worth
-of bytes went there and then move on (KIP-794), which makes larger batches than one record here and one there.
+A key always maps to the same partition, whichever client wrote it: murmur2 of its bytes, sign bit cleared,
+modulo the number of partitions. Records without a key go to one partition until a batch's worth of bytes went
+there and then to another (KIP-794), which makes larger batches than distributing single records.
 
-A partitioner of your own is a function ``(topic, key, value, partition_count) -> int`` or a class with a
-method ``partition`` of that form and, if it likes, ``configure(config)`` and ``close()``.
+An application's partitioner is a function ``(topic, key, value, partition_count) -> int`` or a class with a
+method ``partition`` of that form and, optionally, ``configure(config)`` and ``close()``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,12 +18,12 @@ from millpond.client.errors import BadConfig, ClientError
 
 
 class Partitioner(Protocol):
-    """Chooses partitions. ``configure`` and ``close`` may be left out."""
+    """Chooses partitions. ``configure`` and ``close`` are optional."""
 
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, partition_count: int
     ) -> int:
-        """A partition from 0 up to but without ``partition_count``."""
+        """Return a partition from 0 to ``partition_count - 1``."""
         ...
 
 
@@ -31,9 +31,9 @@ Choose: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
 
 
 class StickyPartition:
-    """Where records of one topic without a key go at the moment (KIP-794).
+    """The partition that records of one topic without a key go to at the moment (KIP-794).
 
-    ``take`` counts bytes, and moves on once ``batch_bytes`` went to a partition, whether or not they made
+    ``take`` counts bytes, and changes the partition once ``batch_bytes`` went there, whether or not they made
     full batches: with bytes instead of batches every partition gets the same share in the long run.
     """
 
@@ -46,18 +46,20 @@ class StickyPartition:
         self._used = 0
 
     def current(self, partition_count: int) -> int:
-        """The partition to use, until ``move`` says otherwise."""
+        """Return the partition to use, until ``move`` changes it."""
         if not 0 <= self._current < partition_count:
             self._current = self._rng.randrange(partition_count)
             self._used = 0
         return self._current
 
     def is_full(self, size: int) -> bool:
-        """Whether a record of ``size`` bytes goes to another partition than the one before it."""
+        """Return whether a record of ``size`` bytes goes to another partition than the one before it."""
         return self._used > 0 and self._used + size > self._batch_bytes
 
     def take(self, size: int, partition_count: int, loads: Sequence[int] | None = None) -> int:
-        """The partition for a record of ``size`` bytes; ``loads`` says how much waits for each of them."""
+        """Return the partition for a record of ``size`` bytes; ``loads`` are the lengths of the partitions'
+        queues.
+        """
         used = self._used + size
         if used <= self._batch_bytes and 0 <= self._current < partition_count:
             self._used = used
@@ -69,7 +71,7 @@ class StickyPartition:
         return chosen
 
     def move(self, partition_count: int, loads: Sequence[int] | None = None) -> None:
-        """Go on with another partition: any but this one, or by ``loads`` one that has less waiting."""
+        """Change to any other partition, or, given ``loads``, to one with a shorter queue."""
         self._used = 0
         if partition_count <= 1 or self._current < 0:
             return
@@ -80,7 +82,7 @@ class StickyPartition:
         self._current = (self._current + step) % partition_count
 
     def _rng_weighted(self, loads: Sequence[int]) -> int:
-        """The longer a partition's queue, the less likely it is chosen: the mirror image of the queues."""
+        """Choose a partition at random, with a lower probability the longer its queue is."""
         ceiling = max(loads) + 1
         bounds = list(accumulate(ceiling - load for load in loads))
         drawn = self._rng.randrange(bounds[-1])
@@ -88,7 +90,7 @@ class StickyPartition:
 
 
 class RoundRobinPartitioner:
-    """One record here, the next one there, whatever the key."""
+    """Distributes records over partitions in turn, ignoring the key."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
@@ -96,14 +98,14 @@ class RoundRobinPartitioner:
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, partition_count: int
     ) -> int:
-        """The partition after the last one of this topic."""
+        """Return the partition after the last one of this topic."""
         number = self._next.get(topic, -1) + 1
         self._next[topic] = number
         return number % partition_count
 
 
 class Murmur2Partitioner:
-    """By key as Java does; a record without a key goes anywhere, for itself."""
+    """Chooses by key as Java does; each record without a key goes to a random partition."""
 
     def __init__(self, rng: Rng) -> None:
         self._rng = rng
@@ -111,14 +113,14 @@ class Murmur2Partitioner:
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, partition_count: int
     ) -> int:
-        """The partition of the key."""
+        """Return the partition of the key."""
         if key is None:
             return self._rng.randrange(partition_count)
         return partition_for_key(key, partition_count)
 
 
 def partitioner_of(given: Any, config: Mapping[str, Any], rng: Rng) -> Partitioner | None:
-    """What the setting names or is; None for the default (sticky, or by key). Raises ``BadConfig``."""
+    """Return the configured partitioner; None for the default (sticky, or by key). Raises ``BadConfig``."""
     if given is None:
         return None
     if isinstance(given, str):
@@ -147,7 +149,7 @@ def partitioner_of(given: Any, config: Mapping[str, Any], rng: Rng) -> Partition
 
 
 def checked_partition(chosen: object, topic: str, partition_count: int) -> int:
-    """What a partitioner said, if the topic has it."""
+    """Return a partitioner's choice, if the topic has that partition."""
     if isinstance(chosen, int) and 0 <= chosen < partition_count:
         return chosen
     raise ClientError(
@@ -156,7 +158,7 @@ def checked_partition(chosen: object, topic: str, partition_count: int) -> int:
 
 
 class _Chosen:
-    """A function as a partitioner."""
+    """Wraps a function as a partitioner."""
 
     def __init__(self, choose: Choose) -> None:
         self.partition = choose

@@ -1,8 +1,8 @@
-"""Writing: records gathered into batches, sent while others are under way, in order, once.
+"""The producer: records are collected into batches and sent concurrently, in order, exactly once.
 
-The path of a record: interceptors, serializers, partitioner, a place in its partition's queue (``_intake``,
-``_accumulator``), a request to the leader (``_sender``), and back to whoever waits (``_delivery``). All of it
-is in the caller's event loop; ``BlockingProducer`` has a loop in a thread of its own.
+The path of a record: interceptors, serializers, partitioner, its partition's queue (``_intake``,
+``_accumulator``), a request to the leader (``_sender``), and the result for the caller (``_delivery``). All
+of it runs in the caller's event loop; ``BlockingProducer`` has a loop in a background thread.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ T = TypeVar("T")
 class Producer:
     """Writes records. Use as ``async with Producer("localhost:9092") as producer:``; leaving it flushes.
 
-    The first argument is where the brokers are, a dictionary of Kafka's settings, or a ``Cluster`` to share.
+    The first argument is the brokers' addresses, a dictionary of Kafka's settings, or a ``Cluster`` to share.
     Settings are also taken as keywords: ``linger_ms=20`` is ``{"linger.ms": 20}``.
 
-    A failure that nobody hears of through a delivery or a callback is raised by ``flush`` and on leaving.
+    A failure that was not reported through a delivery or a callback is raised by ``flush`` and on leaving.
     """
 
     def __init__(self, where: Where = None, **settings: Any) -> None:
@@ -97,9 +97,9 @@ class Producer:
     ) -> Delivery:
         """Add a record to its partition's next batch; waits while the buffer is full.
 
-        The record is on its way when this returns; await the result to know that it arrived.
-        ``on_delivery(metadata, error)`` is called then too. Raises ``NotSerializable``,
-        ``RecordTooLarge``, ``BufferFull`` after ``max.block.ms``, and what asking for the topic raises.
+        The record is queued when this returns; await the result to know that it was delivered.
+        ``on_delivery(metadata, error)`` is called then too. Raises ``NotSerializable``, ``RecordTooLarge``,
+        ``BufferFull`` after ``max.block.ms``, and the errors of fetching the topic's metadata.
         """
         intake = self.intake
         prepared = intake.prepare(topic, value, key, headers, partition, timestamp_ms)
@@ -107,15 +107,17 @@ class Producer:
         if delivery is None:
             delivery = await intake.place_slowly(prepared, on_delivery)
         elif intake.is_due_for_a_break():
-            await asyncio.sleep(0)  # a caller in a tight loop must let the requests out
+            await asyncio.sleep(0)  # a caller in a tight loop must let requests be written
         return delivery
 
     async def send_and_wait(self, topic: str, value: Any = None, **options: Any) -> RecordMetadata:
-        """``send``, and wait until the record has arrived."""
+        """``send``, and wait until the record is delivered."""
         return await (await self.send(topic, value, **options))
 
     async def flush(self) -> None:
-        """Wait until all that was sent is acknowledged. Raises the first failure that nobody heard of."""
+        """Wait until everything sent is acknowledged. Raises the first failure that was not reported
+        otherwise.
+        """
         self.intake.hurry(+1)
         try:
             for batch in self._accumulator.unfinished:
@@ -127,7 +129,7 @@ class Producer:
             raise failure
 
     async def close(self) -> None:
-        """Flush, then take no more."""
+        """Flush, then refuse further records."""
         if self.intake.is_closed:
             return
         self.intake.is_closed = True
@@ -137,7 +139,7 @@ class Producer:
             await self.abort()
 
     async def abort(self) -> None:
-        """Give up what is not acknowledged yet, and close."""
+        """Fail everything that is not acknowledged yet, and close."""
         self.intake.is_closed = True
         for batch in self._accumulator.unfinished:
             self._sender.give_up(batch, ClientError("the producer was closed before this arrived"))
@@ -148,7 +150,7 @@ class Producer:
             await self._cluster.close()
 
     async def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has."""
+        """Return the number of partitions of a topic."""
         return len((await self._cluster.topic(topic, create=True)).partitions)
 
     # --- whole batches ---
@@ -156,9 +158,9 @@ class Producer:
     async def send_batch(
         self, topic: str, partition: int, records: Sequence[NewRecord]
     ) -> Appended:
-        """Write ``(timestamp_ms, key, value, headers)`` records as one batch, and wait for the answer.
+        """Write ``(timestamp_ms, key, value, headers)`` records as one batch, and wait for the response.
 
-        Nothing is intercepted or serialized. The batch goes behind what the partition's queue holds.
+        Nothing is intercepted or serialized. The batch goes to the end of the partition's queue.
         """
         self._require_open()
         place = TopicPartition(topic, partition)
@@ -166,7 +168,9 @@ class Producer:
         if self._transaction is not None:
             self._transaction.touch(place)
         batch = self._accumulator.append_batch(place, records, asyncio.get_running_loop().time())
-        batch.callbacks.append((0, lambda metadata, error: None))  # this caller hears of failures
+        batch.callbacks.append(
+            (0, lambda metadata, error: None)
+        )  # this caller gets failures itself
         self._sender.wake()
         await wait_until_done(batch)
         first, _ = batch.locate(0)
@@ -184,7 +188,9 @@ class Producer:
     # --- transactions ---
 
     async def init_transactions(self) -> None:
-        """Take the transactional id: older producers with it are fenced, what they left open is aborted."""
+        """Take over the transactional id: older producers with it are fenced, their open transactions
+        aborted.
+        """
         transaction, calls = self._transactional()
         if transaction.state is not TxnState.NEW:
             raise WrongState("init_transactions() was called before")
@@ -194,12 +200,12 @@ class Producer:
         transaction.initialised()
 
     async def begin_transaction(self) -> None:
-        """What is sent from now on belongs together."""
+        """Begin a transaction with the records that are sent from now on."""
         self._transactional()[0].begin()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """``async with producer.transaction():`` commits at the end, and aborts if an error leaves it."""
+        """``async with producer.transaction():`` commits at the end, and aborts if an exception leaves it."""
         await self.begin_transaction()
         try:
             yield self
@@ -209,7 +215,7 @@ class Producer:
             raise
         try:
             await self.commit_transaction()
-        except TransactionBroken:  # something of it was lost on the way
+        except TransactionBroken:  # a record of it has failed
             await self.abort_transaction()
             raise
 
@@ -238,7 +244,7 @@ class Producer:
         )
 
     async def commit_transaction(self) -> None:
-        """Flush, then make all of it visible at once. ``TransactionBroken`` if something of it was lost."""
+        """Flush, then commit. Raises ``TransactionBroken`` if a record of it has failed."""
         transaction, _ = self._transactional()
         transaction.commit_begins()
         try:
@@ -253,12 +259,12 @@ class Producer:
             raise
 
     async def abort_transaction(self) -> None:
-        """Take all of it back: nobody who reads committed data will see any of it."""
+        """Abort the transaction: ``read_committed`` consumers will not see any of it."""
         transaction, calls = self._transactional()
         if transaction.state is not TxnState.BROKEN:
             transaction.require(TxnState.OPEN, "abort")
         reason = TransactionBroken("the transaction was aborted")
-        transaction.fail(reason)  # nothing may be sent while the end is under way
+        transaction.fail(reason)  # nothing may be sent while the abort is in progress
         await self._sender.quiet(reason)
         self.intake.failure = None
         sequences = self._sequences()

@@ -1,7 +1,7 @@
-"""Bytes in, bytes out: record batches as they lie in the log, without a Python object for each record.
+"""Record batches as bytes, without a Python object for each record.
 
-For those who move batches and do not look into them (the Spark connector, the broker's own bus). One call
-is one round of requests; leaders are found, and found again when they have moved.
+For code that moves batches without decoding them (the Spark connector, the broker's own bus). One call is one
+round of requests; leaders are found again when they have moved.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ _NO_ID = UUID(int=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawFetch:
-    """What a leader gave for one partition. ``data`` may end within a batch, as fetched data may."""
+    """A leader's response for one partition. ``data`` may end within a batch."""
 
     partition: TopicPartition
     data: memoryview
@@ -52,7 +52,7 @@ async def fetch_raw(
     partition_bytes: int = 1024 * 1024,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, RawFetch | BrokerRefused]:
-    """One fetch from each leader. Checksums are not checked; ``record.check_crc`` does that."""
+    """Send one fetch to each leader. Checksums are not checked; ``record.check_crc`` does that."""
     attempts = cluster.attempts("fetching", timeout_s)
 
     async def ask(
@@ -120,7 +120,7 @@ async def produce_raw(
 ) -> dict[TopicPartition, Appended | BrokerRefused]:
     """Write one batch to each partition, as ``record.build_batch`` makes them.
 
-    What may pass is tried again: give the batches a producer id and sequences, or they may be written twice.
+    Retriable errors are retried: give the batches a producer id and sequences, or they may be written twice.
     """
     attempts = cluster.attempts("writing", timeout_s)
 

@@ -1,4 +1,4 @@
-"""What an application hears of its group's decisions."""
+"""The application's callbacks for rebalances."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Collection
@@ -8,20 +8,22 @@ from millpond.base.ids import TopicPartition
 
 
 class RebalanceListener:
-    """Derive from this. Methods may be plain or ``async``; they run inside ``poll``, never beside it."""
+    """Derive from this. Methods may be plain or ``async``; they run inside ``poll``, never concurrently with
+    it.
+    """
 
     def on_partitions_revoked(
         self, partitions: Collection[TopicPartition]
     ) -> Awaitable[None] | None:
-        """These go to another member; the last moment to commit them or to finish work on them."""
+        """Called before partitions go to another member: the last moment to commit or finish work on them."""
 
     def on_partitions_assigned(
         self, partitions: Collection[TopicPartition]
     ) -> Awaitable[None] | None:
-        """These are ours from now on; the moment to seek."""
+        """Called after partitions were assigned: the moment to seek."""
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """These are another member's already: too late to commit."""
+        """Called when partitions belong to another member already: too late to commit."""
         return self.on_partitions_revoked(partitions)
 
 

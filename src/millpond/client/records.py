@@ -1,4 +1,4 @@
-"""What producers take and give back, what consumers hand out."""
+"""The records and results of producers and consumers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from millpond.record.records import Headers
 
 @dataclass(slots=True)
 class ProducerRecord:
-    """A record on its way in, before it is serialized. Interceptors may change any of it."""
+    """A record before it is serialized. Interceptors may change any of it."""
 
     topic: str
     value: Any = None
@@ -21,7 +21,7 @@ class ProducerRecord:
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record went. ``offset`` is -1 with acks=0: nobody said."""
+    """Where a record was appended. ``offset`` is -1 with acks=0, which has no response."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class RecordMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class ConsumerRecord:
-    """A record as a consumer hands it out."""
+    """A record that a consumer returns."""
 
     topic: str
     partition: int
@@ -47,13 +47,13 @@ class ConsumerRecord:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition that it was read from."""
+        """The partition that the record was read from."""
         return TopicPartition(self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A committed position: the next offset to read, and a note of the committer's."""
+    """A committed offset: the next one to read, and the committer's metadata."""
 
     offset: int
     metadata: str = ""
@@ -71,7 +71,7 @@ class OffsetAndTimestamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetadata:
-    """Who a consumer is to its group, for offsets that are committed in a transaction."""
+    """A consumer's identity in its group, for offsets that are committed in a transaction."""
 
     group_id: str
     generation_id: int = -1

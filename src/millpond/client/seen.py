@@ -1,9 +1,9 @@
-"""Ids of messages that were handled, so that a message that comes twice has its effect once.
+"""Ids of processed messages, so that a message that is delivered twice takes effect once.
 
 A broker delivers at least once: a consumer that dies between its work and its commit gets the message again.
 ``SeenInDatabase`` is for effects in a database: the id is a row with a unique key, written in the same
 transaction as the effect, so both are there or neither is. ``SeenInRedis`` is for effects elsewhere (a mail,
-a call): the id is claimed before and kept after; the claim of somebody who dies in between ends by itself.
+a call): the id is claimed before and kept after; the claim of a consumer that dies in between expires.
 """
 
 import socket
@@ -24,17 +24,17 @@ class StoreRefused(ClientError):
 
 
 class _Connection(Protocol):
-    """What is used of Python's database interface (PEP 249)."""
+    """The part of Python's database interface (PEP 249) that is used."""
 
     def cursor(self) -> Any:
-        """For statements."""
+        """Return a cursor for statements."""
 
 
 class SeenInDatabase:
-    """Ids as rows of a table with a unique key, in the database that the effects are in.
+    """Ids as rows of a table with a unique key, in the same database as the effects.
 
-    ``connection`` is the consumer's own (SQLite, PostgreSQL and what else knows ``ON CONFLICT``); nothing is
-    committed here. ``mark`` is how its driver writes parameters: ``?``, or ``%s``.
+    ``connection`` is the consumer's own (SQLite, PostgreSQL and others that support ``ON CONFLICT``); nothing
+    is committed here. ``mark`` is the driver's placeholder for parameters: ``?``, or ``%s``.
     """
 
     def __init__(
@@ -59,9 +59,11 @@ class SeenInDatabase:
         )
 
     def first(self, message_id: str) -> bool:
-        """Note an id; false if it is there already. It counts when your transaction is committed."""
+        """Insert an id. Return False if it exists already. It takes effect when your transaction is
+        committed.
+        """
         marks = ", ".join([self._mark] * 3)
-        # The name of the table was looked at, and everything else is a parameter.
+        # The name of the table was checked, and everything else is a parameter.
         return bool(
             self._run(
                 f"INSERT INTO {self._table} (consumer, id, at) VALUES ({marks}) ON CONFLICT DO NOTHING",  # noqa: S608
@@ -72,7 +74,7 @@ class SeenInDatabase:
         )
 
     def forget(self, *, older_than_s: float) -> int:
-        """Remove ids that no message can have any more; how many they were."""
+        """Delete old ids. Return how many they were."""
         mark = self._mark
         return self._run(
             f"DELETE FROM {self._table} WHERE consumer = {mark} AND at < {mark}",  # noqa: S608
@@ -90,10 +92,10 @@ class SeenInDatabase:
 
 
 class Claim(Enum):
-    """What may be done about a message."""
+    """Whether a consumer may process a message."""
 
-    FIRST = "nobody has handled it: do, and say so with done()"
-    BUSY = "somebody is at it, or died a moment ago: come back later"
+    FIRST = "no consumer has processed it: process it, then call done()"
+    BUSY = "another consumer is processing it, or died a moment ago: retry later"
     DONE = "it was handled: leave it"
 
 
@@ -128,18 +130,18 @@ class SeenInRedis:
         self.close()
 
     def claim(self, message_id: str) -> Claim:
-        """Try to be the one who handles a message; the claim holds for ``claim_s``."""
+        """Try to claim a message for this consumer; the claim holds for ``claim_s``."""
         key = self._key(message_id)
         if self._ask("SET", key, _BUSY, "NX", "EX", str(self._claim_s)) is not None:
             return Claim.FIRST
         return Claim.DONE if self._ask("GET", key) == _DONE else Claim.BUSY
 
     def done(self, message_id: str) -> None:
-        """The effect is there; from now on everybody hears ``DONE``."""
+        """Note that the effect is done; from now on every claim returns ``DONE``."""
         self._ask("SET", self._key(message_id), _DONE, "EX", str(self._keep_s))
 
     def give_up(self, message_id: str) -> None:
-        """It did not work; the next one may try at once."""
+        """Release the claim after a failure; another consumer may try at once."""
         self._ask("DEL", self._key(message_id))
 
     def close(self) -> None:
@@ -153,7 +155,7 @@ class SeenInRedis:
         return f"millpond:seen:{self._group}:{message_id}"
 
     def _ask(self, *words: str | bytes) -> bytes | int | None:
-        """One command of Redis' protocol, and its answer."""
+        """Send one command of Redis' protocol, return its response."""
         parts = [word.encode() if isinstance(word, str) else word for word in words]
         command = b"*%d\r\n" % len(parts)
         command += b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)

@@ -1,6 +1,6 @@
-"""Between Python's objects and the bytes of keys and values.
+"""Serializers and deserializers of keys and values.
 
-A serializer is a callable that takes an object and gives bytes (or None), an object with a method
+A serializer is a callable that takes an object and returns bytes (or None), an object with a method
 ``serialize(topic, value)``, or a name: ``string``, ``bytes``, ``json``, ``int``, ``long``, ``double``, or the
 class name that Java uses for the same. Without one, bytes stay bytes and text becomes UTF-8.
 """
@@ -17,19 +17,19 @@ Deserializer: TypeAlias = Callable[[str, bytes | None], Any]
 
 
 def serializer_of(given: Any) -> Serializer | None:
-    """The function to call with a topic and an object; None where nothing is to be done for bytes."""
+    """Return the function to call with a topic and an object; None if bytes are passed unchanged."""
     found: Serializer | None = _resolve(given, "serialize", _SERIALIZERS)
     return found
 
 
 def deserializer_of(given: Any) -> Deserializer | None:
-    """The function to call with a topic and bytes; None where bytes are to stay bytes."""
+    """Return the function to call with a topic and bytes; None if bytes are passed unchanged."""
     found: Deserializer | None = _resolve(given, "deserialize", _DESERIALIZERS)
     return found
 
 
 def plain_bytes(what: str, value: object) -> bytes | None:
-    """What happens without a serializer."""
+    """Encode a value without a serializer."""
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, str):

@@ -1,1 +1,1 @@
-"""Positions over a log: the ack cursor, which knows what became of each message."""
+"""The ack cursor: the delivery state of each message of a log."""

@@ -1,21 +1,21 @@
-"""The ack cursor: what became of each message of a log, for one set of readers that share the work.
+"""The ack cursor: the delivery state of each message of a log, for one set of consumers that share the work.
 
 A message is available, acquired by an owner until a deadline, settled, or archived (given up). Below
-``start`` all are final; from ``end`` on none was ever handed out. In between, runs.
+``start`` all are final; from ``end`` on none was ever delivered. In between, the state is kept in runs.
 
-Every verb *decides*: it looks, and returns an ``Outcome`` whose ``delta`` says which offsets get which
-state. Nothing has changed until the delta is given to ``apply``, so a host can write it to a log first, and
-give the same deltas to an empty cursor later to get the same state. One decision is applied, or dropped,
-before the next is asked for. Time is an argument, in milliseconds of any one clock; an acquisition has
-ended when ``now_ms`` reaches its deadline, whether or not ``expire`` was called yet.
+Every verb *decides*: it returns an ``Outcome`` whose ``delta`` says which offsets get which state. Nothing
+changes until the delta is given to ``apply``, so a host can write it to a log first, and apply the same
+deltas to an empty cursor later to get the same state. One decision is applied, or dropped, before the next
+verb is called. Time is an argument, in milliseconds of any one clock; an acquisition has ended when
+``now_ms`` reaches its deadline, whether or not ``expire`` was called yet.
 
-A verb on messages that are held names ranges ``(first, next)`` with ``next`` not included. What the owner
-does not hold is listed in ``refused`` and left alone; the host decides whether the rest stands. What is
-below the start is over and done with: naming it is neither an error nor an act.
+A verb on acquired messages takes ranges ``(first, next)`` with ``next`` not included. Messages that the owner
+does not hold are listed in ``refused`` and left alone; the host decides whether the rest is applied. Messages
+below the start are final: naming them is neither an error nor a change.
 
-Finding things: available messages, deadlines and owners are found through *hints*, ranges that were
-available, due or owned when they were noted. They are looked up in the runs when used and thrown away when
-they are stale, so that a change of a run never has to search for them.
+Available messages, deadlines and owners are found through *hints*: ranges that were available, due or owned
+when they were noted. A hint is checked against the runs when it is used and dropped when it is stale, so that
+a change of a run never has to search for its hints.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -28,14 +28,14 @@ from millpond.cursor.runs import NEVER_MS, NO_OWNER, Run, RunMap, State
 
 Range: TypeAlias = tuple[int, int]
 
-# An owner's hints are cleaned when there are this many more than twice the messages it holds.
+# An owner's hints are cleaned up when there are this many more than twice the messages it holds.
 _SPARE_HINTS = 32
 
 
 class Delta(NamedTuple):
-    """A fact: these runs hold from now on; then everything below ``start`` is over.
+    """A change: these runs hold from now on; then everything below ``start`` is final.
 
-    With ``restarts``, all that was known is forgotten first and ``start`` is the new beginning.
+    With ``restarts``, all earlier state is dropped first and ``start`` is the new beginning.
     """
 
     runs: tuple[Run, ...] = ()
@@ -48,20 +48,20 @@ class Delta(NamedTuple):
 
     @property
     def message_count(self) -> int:
-        """How many messages it speaks of one by one."""
+        """Return how many messages the runs cover."""
         return sum(run.next - run.first for run in self.runs)
 
 
 class Outcome(NamedTuple):
-    """What a verb would change, what it could not, and what is to be kept as dead letters."""
+    """What a verb would change, the ranges that it refused, and the messages to keep as dead letters."""
 
     delta: Delta
     refused: tuple[Range, ...] = ()
-    letters: tuple[DeadLetter, ...] = ()
+    dead_letters: tuple[DeadLetter, ...] = ()
 
 
 class _Holding:
-    """What one owner holds: how many messages, and ranges in which they are."""
+    """What one owner holds: the number of messages, and hints of where they are."""
 
     __slots__ = ("count", "ranges")
 
@@ -71,7 +71,7 @@ class _Holding:
 
 
 class AckCursor:
-    """State for each message of one log. See the module for how to use it."""
+    """The state of each message of one log. The module's docstring says how to use it."""
 
     __slots__ = ("_available", "_counts", "_deadlines", "_holdings", "_runs", "policy")
 
@@ -83,47 +83,47 @@ class AckCursor:
         self._available: list[Range] = []
         self._deadlines: list[tuple[int, int, int]] = []
 
-    # --- looking -----------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------
 
     @property
     def start(self) -> int:
-        """Every message below is final."""
+        """Every message below this offset is final."""
         return self._runs.start
 
     @property
     def end(self) -> int:
-        """No message from here on was ever handed out."""
+        """No message from this offset on was ever delivered."""
         return self._runs.end
 
     @property
     def run_count(self) -> int:
-        """What the state costs: memory and time go with this, not with messages."""
+        """The number of runs: memory and time depend on it, not on the number of messages."""
         return len(self._runs)
 
     def runs(self) -> Iterator[Run]:
-        """The state from start to end."""
+        """Yield the state from start to end."""
         return iter(self._runs)
 
     def runs_within(self, first: int, next_: int) -> Iterator[Run]:
-        """The state between two offsets, as far as it lies between start and end."""
+        """Yield the state between two offsets, within start and end."""
         return self._runs.within(first, next_)
 
     def count(self, state: State) -> int:
-        """How many messages between start and end are in a state."""
+        """Return how many messages between start and end are in a state."""
         return self._counts[state]
 
     def held_by(self, owner: str) -> int:
-        """How many messages an owner has acquired and not let go."""
+        """Return how many messages an owner holds."""
         holding = self._holdings.get(owner)
         return 0 if holding is None else holding.count
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """Who holds something."""
+        """Return the owners that hold messages."""
         return tuple(self._holdings)
 
     def next_available(self) -> int:
-        """The lowest offset that may be handed out; ``end`` if only new ones may be."""
+        """Return the lowest offset that may be delivered; ``end`` if only new ones may be."""
         while self._available:
             first, next_ = self._available[0]
             for run in self._runs.within(first, next_):
@@ -154,16 +154,16 @@ class AckCursor:
         lock_ms: int | None = None,
         skip_before: int = 0,
     ) -> Outcome:
-        """Hand out up to ``credit`` messages, lowest first, all below ``upto``.
+        """Deliver up to ``credit`` messages, lowest first, all below ``upto``.
 
-        The delta's runs are what was handed out, with the delivery each message is at. Without ``lock_ms``
-        the owner holds them until it lets go. ``skip_before``: take none below this offset.
+        The delta's runs are the delivered messages, with the delivery count of each. Without ``lock_ms`` the
+        owner holds them until it releases them. ``skip_before``: deliver none below this offset.
         """
         assert owner != NO_OWNER
         assert lock_ms is None or lock_ms > 0
         deadline_ms = NEVER_MS if lock_ms is None else now_ms + lock_ms
         if not self._available:
-            # Nothing was ever given back: what is next lies together.
+            # No message was ever released: the next ones are consecutive.
             first = max(self._runs.end, skip_before)
             next_ = min(upto, first + credit)
             if first >= next_:
@@ -182,7 +182,7 @@ class AckCursor:
         return Outcome(delta=Delta(runs=tuple(taken)))
 
     def settle(self, ranges: Iterable[Range], *, owner: str, now_ms: int) -> Outcome:
-        """These messages are done."""
+        """Mark messages as done."""
         held, refused = self._held(ranges, owner, now_ms)
         runs = tuple(Run(run.first, run.next, State.SETTLED) for run in held)
         return Outcome(delta=Delta(runs=runs), refused=refused)
@@ -190,25 +190,25 @@ class AckCursor:
     def release(
         self, ranges: Iterable[Range], *, owner: str, now_ms: int, counted: bool = True
     ) -> Outcome:
-        """Give these messages back. ``counted=False``: as if they had not been handed out."""
+        """Release messages. ``counted=False``: as if they had not been delivered."""
         held, refused = self._held(ranges, owner, now_ms)
         return self._let_go(held, counted=counted, refused=refused)
 
     def reject(self, ranges: Iterable[Range], *, owner: str, now_ms: int) -> Outcome:
-        """Nobody shall get these messages again."""
+        """Archive messages: they are not delivered again."""
         held, refused = self._held(ranges, owner, now_ms)
         runs = tuple(Run(run.first, run.next, State.ARCHIVED) for run in held)
-        letters = tuple(self._letters(held, Reason.REJECTED))
-        return Outcome(delta=Delta(runs=runs), refused=refused, letters=letters)
+        dead_letters = tuple(self._dead_letters(held, Reason.REJECTED))
+        return Outcome(delta=Delta(runs=runs), refused=refused, dead_letters=dead_letters)
 
     def extend(self, ranges: Iterable[Range], *, owner: str, now_ms: int, lock_ms: int) -> Outcome:
-        """The owner needs these messages for ``lock_ms`` from now."""
+        """Extend the owner's lock on messages to ``lock_ms`` from now."""
         held, refused = self._held(ranges, owner, now_ms)
         runs = tuple(run._replace(deadline_ms=now_ms + lock_ms) for run in held)
         return Outcome(delta=Delta(runs=runs), refused=refused)
 
     def release_owner(self, owner: str, *, counted: bool = True) -> Outcome:
-        """The owner is gone: give back all it holds."""
+        """Release everything that the owner holds, because it is gone."""
         holding = self._holdings.get(owner)
         if holding is None:
             return Outcome(delta=Delta())
@@ -221,14 +221,16 @@ class AckCursor:
         return self._let_go(held, counted=counted)
 
     def held_ranges(self, owner: str) -> list[Range]:
-        """Ranges in which all lies that an owner holds, the lowest last; for ``release_next``."""
+        """Return ranges that contain everything an owner holds, the lowest last; for ``release_next``."""
         holding = self._holdings.get(owner)
         return [] if holding is None else sorted(holding.ranges, reverse=True)
 
     def release_next(self, owner: str, ranges: list[Range], runs_max: int) -> tuple[Outcome, int]:
-        """Give back what the owner holds at the end of these ranges, which lose what was looked at.
+        """Release what the owner holds at the end of these ranges, and remove the processed part from the
+        list.
 
-        How many runs that was; at most ``runs_max``, so that much can be given back in steps.
+        Returns the outcome and how many runs were processed: at most ``runs_max``, so that a large release
+        can be done in steps.
         """
         held: list[Run] = []
         looked = position = 0
@@ -245,7 +247,9 @@ class AckCursor:
         return self._let_go(held, counted=True), looked
 
     def expire(self, now_ms: int, ranges_max: int | None = None) -> Outcome:
-        """Give back what was held for too long; of at most so many ranges, the longest overdue first."""
+        """Release messages whose lock has expired, of at most ``ranges_max`` ranges, the longest overdue
+        first.
+        """
         due: list[tuple[int, int, int]] = []
         while self._deadlines and self._deadlines[0][0] <= now_ms and len(due) != ranges_max:
             due.append(heappop(self._deadlines))
@@ -256,12 +260,12 @@ class AckCursor:
             if _is_due(run, now_ms)
         ]
         for run in held:
-            # Only decided so far. What is applied makes these stale.
+            # Only decided so far. Applying the delta makes these stale.
             heappush(self._deadlines, (run.deadline_ms, run.first, run.next))
         return self._let_go(held, counted=True)
 
     def archive(self, ranges: Iterable[Range]) -> Outcome:
-        """Messages that nobody can be given, whoever holds them (they are not in the log any more)."""
+        """Archive messages regardless of their owner, because they are no longer in the log."""
         runs = tuple(
             Run(run.first, run.next, State.ARCHIVED)
             for first, next_ in _joined(ranges)
@@ -271,7 +275,7 @@ class AckCursor:
         return Outcome(delta=Delta(runs=runs))
 
     def lose(self, first: int, next_: int) -> Outcome:
-        """As ``archive``, also for messages that were never handed out; ``first`` is not beyond ``end``."""
+        """As ``archive``, also for messages that were never delivered; ``first`` is not beyond ``end``."""
         assert first <= self.end
         runs = self.archive([(first, next_)]).delta.runs
         if next_ > self.end:
@@ -279,17 +283,17 @@ class AckCursor:
         return Outcome(delta=Delta(runs=runs))
 
     def move_start(self, start: int) -> Outcome:
-        """Everything below ``start`` is over. Nothing happens if it is already."""
+        """Make everything below ``start`` final. Does nothing if it is already."""
         return Outcome(delta=Delta(start=start) if start > self.start else Delta())
 
     def restart(self, start: int) -> Outcome:
-        """Forget everything and begin at ``start``, which may be lower than before."""
+        """Drop all state and begin at ``start``, which may be lower than before."""
         return Outcome(delta=Delta(start=start, restarts=True))
 
     # --- applying ----------------------------------------------------------------------------------
 
     def apply(self, delta: Delta) -> None:
-        """Make a decision true."""
+        """Apply a decision."""
         if delta.restarts:
             assert delta.start is not None
             self._forget_all(delta.start)
@@ -303,14 +307,14 @@ class AckCursor:
         self._advance()
 
     def replay(self, deltas: Iterable[Delta]) -> None:
-        """Apply many."""
+        """Apply many deltas."""
         for delta in deltas:
             self.apply(delta)
 
     # --- helpers -----------------------------------------------------------------------------------
 
     def _offer(self, upto: int, skip_before: int) -> Generator[Run, None, None]:
-        """What may be handed out, lowest first: given back before, then new."""
+        """Yield the messages that may be delivered, lowest first: released ones, then new ones."""
         spared: list[Range] = []
         position = max(self.start, skip_before)
         try:
@@ -321,7 +325,7 @@ class AckCursor:
                     if run.state is not State.AVAILABLE:
                         continue
                     if not kept:
-                        # Only an offer so far, so the hint stays, less what is stale of it.
+                        # Only an offer so far, so the hint stays, without its stale part.
                         spared.append((run.first, next_))
                         kept = True
                     low, high = max(run.first, position), min(run.next, upto)
@@ -338,7 +342,7 @@ class AckCursor:
     def _held(
         self, ranges: Iterable[Range], owner: str, now_ms: int
     ) -> tuple[list[Run], tuple[Range, ...]]:
-        """Which messages of these ranges the owner holds, and which it does not."""
+        """Return which messages of these ranges the owner holds, and which it does not."""
         held: list[Run] = []
         refused: list[Range] = []
         for first, next_ in _joined(ranges):
@@ -367,10 +371,10 @@ class AckCursor:
                 exhausted.append(run)
             else:
                 runs.append(Run(run.first, run.next, State.AVAILABLE, deliveries))
-        letters = tuple(self._letters(exhausted, Reason.DELIVERIES))
-        return Outcome(delta=Delta(runs=tuple(runs)), refused=refused, letters=letters)
+        dead_letters = tuple(self._dead_letters(exhausted, Reason.DELIVERIES))
+        return Outcome(delta=Delta(runs=tuple(runs)), refused=refused, dead_letters=dead_letters)
 
-    def _letters(self, given_up: Iterable[Run], reason: Reason) -> Iterator[DeadLetter]:
+    def _dead_letters(self, given_up: Iterable[Run], reason: Reason) -> Iterator[DeadLetter]:
         if self.policy.action(reason) is GiveUp.DEAD_LETTER:
             for run in given_up:
                 yield DeadLetter(
@@ -381,14 +385,14 @@ class AckCursor:
         runs = self._runs
         if run.first >= runs.end:
             if run.first > runs.end:
-                # Messages that were passed over: not handed out yet.
+                # Messages that were skipped: not delivered yet.
                 self._append(Run(runs.end, run.first, State.AVAILABLE))
             self._append(run)
             return
         if run.state >= State.SETTLED and run.first == runs.start:
             head = runs.covering(run.first, run.next)
             if head is not None:
-                # Over, and at the start: it needs no entry.
+                # Final, and at the start: it needs no entry.
                 self._uncount(head)
                 runs.drop_first(run.next)
                 return
@@ -404,7 +408,7 @@ class AckCursor:
         self._note(run)
 
     def _note(self, run: Run) -> None:
-        """Count a run that is now true, and leave the hints by which it will be found."""
+        """Count a run that is now in effect, and add the hints by which it will be found."""
         self._counts[run.state] += run.next - run.first
         if run.state is State.AVAILABLE:
             heappush(self._available, (run.first, run.next))
@@ -438,7 +442,7 @@ class AckCursor:
                 del self._holdings[run.owner]
 
     def _advance(self) -> None:
-        """Final messages at the start need no entry."""
+        """Move the start over final messages, which need no entry."""
         runs = self._runs
         run = runs.first()
         while run is not None and run.state >= State.SETTLED:
@@ -462,7 +466,7 @@ def _is_due(run: Run, now_ms: int) -> bool:
 
 
 def _joined(ranges: Iterable[Range]) -> Iterator[Range]:
-    """The same offsets in order, each once."""
+    """Yield the same offsets in order, each once."""
     if isinstance(ranges, (tuple, list)) and len(ranges) == 1:
         if ranges[0][0] < ranges[0][1]:
             yield ranges[0]

@@ -1,8 +1,8 @@
-"""When a message is given up, and what becomes of it: a policy is data.
+"""The policy for messages that are given up.
 
-The cursor applies the policy and names the messages that are to be kept elsewhere as ``DeadLetter``s; where
-that is, and what a copy looks like, is the business of whoever owns the cursor. Copy first, then record
-the decision: a failure in between makes a second copy, never a lost message.
+The cursor applies the policy and returns the messages to keep elsewhere as ``DeadLetter``s; the owner of the
+cursor decides where that is and what a copy looks like. It copies first, then records the decision: a failure
+in between makes a second copy, never a lost message.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class GiveUp(Enum):
-    """What becomes of a message that is given up."""
+    """What to do with a message that is given up."""
 
     DROP = "drop"
     DEAD_LETTER = "dead letter"
@@ -25,7 +25,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterPolicy:
-    """How often a message is tried (None: for ever) and what is done with one that is given up."""
+    """How often a message is delivered (None: without limit) and what to do with one that is given up."""
 
     deliveries_max: int | None = None
     on_rejected: GiveUp = GiveUp.DROP
@@ -35,7 +35,7 @@ class DeadLetterPolicy:
         assert self.deliveries_max is None or self.deliveries_max >= 1
 
     def is_exhausted(self, deliveries: int) -> bool:
-        """Whether a message that was handed out this often is not handed out again."""
+        """Return whether a message with this many deliveries is not delivered again."""
         return self.deliveries_max is not None and deliveries >= self.deliveries_max
 
     def action(self, reason: Reason) -> GiveUp:
@@ -44,7 +44,7 @@ class DeadLetterPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """Messages, ``first`` up to but not including ``next``, that are to be kept as dead letters."""
+    """Messages, ``first`` up to but not including ``next``, to keep as dead letters."""
 
     first: int
     next: int

@@ -1,9 +1,9 @@
-"""Runs: neighbouring messages that share one state, kept as one entry.
+"""Runs: consecutive messages that share one state, kept as one entry.
 
-An ack cursor holds a state for each message, but messages are handed out and finished many at a time, so
-what is stored is runs. A ``RunMap`` covers an interval of offsets without gaps; runs beside each other
-always differ, because equal ones are joined when they meet. Runs live in blocks of bounded length, so a
-change costs a search and the runs it touches, also when there are millions of them.
+An ack cursor holds a state for each message, but messages are delivered and settled many at a time, so it
+stores runs. A ``RunMap`` covers an interval of offsets without gaps; adjacent runs always differ, because
+equal ones are merged. Runs are stored in blocks of bounded length, so a change costs a search and the runs
+that it touches, also when there are millions of them.
 
 Knows nothing of owners, clocks or logs; to it a run is an interval with a value.
 """
@@ -14,18 +14,18 @@ from enum import IntEnum
 from math import inf
 from typing import NamedTuple, TypeAlias
 
-# Runs in a block before it is cut in two. Large enough that there are few blocks, small enough that
-# inserting into one moves little memory.
+# Runs in a block before it is split. Large enough that there are few blocks, small enough that inserting into
+# one moves little memory.
 BLOCK_RUNS_MAX = 512
 
-# No deadline: held until its owner says otherwise.
+# No deadline: held until its owner releases it.
 NEVER_MS = 2**63 - 1
 
 NO_OWNER = ""
 
 
 class State(IntEnum):
-    """What is true of a message. The numbers are stored; the last two are final."""
+    """The state of a message. The numbers are stored; the last two are final."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -34,15 +34,15 @@ class State(IntEnum):
 
     @property
     def is_final(self) -> bool:
-        """Nobody will be given this message again."""
+        """Whether the message is never delivered again."""
         return self >= State.SETTLED
 
 
 class Run(NamedTuple):
     """Messages ``first`` up to but not including ``next``, all in one state.
 
-    ``deliveries`` counts how often they were handed out; owner and deadline are of acquired ones. A final
-    run keeps none of the three, so that final neighbours become one.
+    ``deliveries`` counts their deliveries; only acquired messages have an owner and a deadline. A final run
+    keeps none of the three, so that adjacent final runs are merged.
     """
 
     first: int
@@ -53,7 +53,7 @@ class Run(NamedTuple):
     deadline_ms: int = NEVER_MS
 
     def clipped(self, first: int, next_: int) -> "Run":
-        """The part of this run between two offsets."""
+        """Return the part of this run between two offsets."""
         if first <= self.first and self.next <= next_:
             return self
         return self._replace(first=max(first, self.first), next=min(next_, self.next))
@@ -76,7 +76,7 @@ class RunMap:
         self._runs = 0
 
     def __len__(self) -> int:
-        """How many runs there are."""
+        """Return the number of runs."""
         return self._runs
 
     def __iter__(self) -> Iterator[Run]:
@@ -84,17 +84,17 @@ class RunMap:
             yield from block
 
     def at(self, offset: int) -> Run:
-        """The run that an offset is in."""
+        """Return the run that contains an offset."""
         assert self.start <= offset < self.end
         block, index = self._seek(offset)
         return self._blocks[block][index]
 
     def first(self) -> Run | None:
-        """The lowest run."""
+        """Return the lowest run."""
         return self._blocks[0][0] if self._blocks else None
 
     def covering(self, first: int, next_: int) -> Run | None:
-        """The part between two offsets if one run holds all of it; None if not."""
+        """Return the part between two offsets if one run holds all of it; None if not."""
         if first < self.start or next_ > self.end or first >= next_:
             return None
         if first == self.start:
@@ -109,7 +109,7 @@ class RunMap:
         return Run(first, next_, run.state, run.deliveries, run.owner, run.deadline_ms)
 
     def within(self, first: int, next_: int) -> Iterator[Run]:
-        """The runs between two offsets, the outer ones clipped. The map may not change meanwhile."""
+        """Yield the runs between two offsets, the outer ones clipped. The map may not change meanwhile."""
         first, next_ = max(first, self.start), min(next_, self.end)
         if first >= next_:
             return
@@ -125,7 +125,7 @@ class RunMap:
             number, index = number + 1, 0
 
     def append(self, run: Run) -> None:
-        """Go on with this run at the end."""
+        """Append this run at the end."""
         assert run.first == self.end
         assert run.next > run.first
         self.end = run.next
@@ -143,7 +143,7 @@ class RunMap:
         self._runs += 1
 
     def overwrite(self, run: Run) -> None:
-        """Let this run be what is true of its offsets, whatever was before."""
+        """Replace the state of the run's offsets."""
         assert self.start <= run.first < run.next <= self.end
         low, high = self._seek(run.first), self._seek(run.next - 1)
         pieces = [run]
@@ -162,7 +162,7 @@ class RunMap:
         self._splice(low, high, pieces)
 
     def drop_before(self, offset: int) -> None:
-        """Forget everything below an offset; it becomes the start, and the end if it is beyond it."""
+        """Drop everything below an offset; it becomes the start, and the end if it is beyond it."""
         assert offset >= self.start
         if offset >= self.end:
             self.clear(offset)
@@ -177,7 +177,7 @@ class RunMap:
         self._firsts[0] = self.start = offset
 
     def drop_first(self, offset: int) -> None:
-        """Forget what lies below an offset that is in the lowest run, or at its end."""
+        """Drop everything below an offset that is in the lowest run, or at its end."""
         blocks = self._blocks
         block = blocks[0]
         run = block[0]
@@ -196,7 +196,7 @@ class RunMap:
             del self._firsts[0]
 
     def clear(self, start: int) -> None:
-        """Cover nothing, from here on."""
+        """Drop everything and cover an empty interval at ``start``."""
         self._blocks.clear()
         self._firsts.clear()
         self._runs = 0
@@ -226,7 +226,7 @@ class RunMap:
         return (number + 1, 0) if number + 1 < len(self._blocks) else None
 
     def _splice(self, low: _Place, high: _Place, pieces: list[Run]) -> None:
-        """Put pieces in the place of the runs from ``low`` to ``high``, both included."""
+        """Replace the runs from ``low`` to ``high``, both included, with ``pieces``."""
         (number, index), (last, last_index) = low, high
         block = self._blocks[number]
         if last == number:

@@ -1,9 +1,8 @@
-"""An ack cursor's facts as bytes: deltas for a journal, snapshots to begin from.
+"""Encodes an ack cursor's deltas and snapshots as bytes.
 
 Layout: a version byte, a flags byte, the start, the names of owners once each, then the runs. Numbers are
-varints; a run's first offset is written as the distance from the end of the run before it, so a run of
-any length costs some five bytes. Bytes may come from a damaged file: anything that cannot be a fact raises
-``MalformedData``.
+varints; a run's first offset is written as the distance from the end of the run before it, so a run of any
+length takes about five bytes. Bytes may come from a damaged file: invalid ones raise ``MalformedData``.
 """
 
 from collections.abc import Iterable
@@ -20,13 +19,13 @@ _HAS_START = 1
 _RESTARTS = 2
 _KNOWN_FLAGS = _HAS_START | _RESTARTS
 
-# A run takes at least this many bytes, so a count can be checked before anything is made of it.
+# The smallest size of a run, so that a count can be checked before memory is allocated.
 _RUN_BYTES_MIN = 4
 _LONG = varint.VARLONG_BYTES_MAX
 
 
 def encode_delta(delta: Delta) -> bytes:
-    """A delta for a journal."""
+    """Encode a delta."""
     flags = (_HAS_START if delta.start is not None else 0) | (_RESTARTS if delta.restarts else 0)
     owners = {
         owner: index for index, owner in enumerate(dict.fromkeys(r.owner for r in delta.runs))
@@ -40,7 +39,7 @@ def encode_delta(delta: Delta) -> bytes:
     parts.append(varint.encode_unsigned(len(delta.runs)))
     position = start
     for run in delta.runs:
-        # Whether there is a deadline is a bit beside the state.
+        # A bit beside the state says whether there is a deadline.
         timed = run.deadline_ms != NEVER_MS
         parts += (
             varint.encode_signed(run.first - position),
@@ -56,7 +55,7 @@ def encode_delta(delta: Delta) -> bytes:
 
 
 def decode_delta(data: bytes) -> Delta:
-    """Read a delta back."""
+    """Decode a delta."""
     if len(data) < 2 or data[0] != VERSION:
         raise MalformedData("this is not a cursor's record, or of a version that is not known")
     flags = data[1]
@@ -75,10 +74,10 @@ def decode_delta(data: bytes) -> Delta:
 
 
 def snapshot(cursor: AckCursor, *, keep_acquired: bool = True) -> Delta:
-    """The delta that gives an empty cursor this state.
+    """Return the delta that gives an empty cursor this state.
 
-    Without ``keep_acquired`` what is held is written as available, at the deliveries it had before: for
-    owners that cannot outlive the process.
+    Without ``keep_acquired``, acquired messages are written as available, with the deliveries they had
+    before: for owners that do not survive the process.
     """
     runs: Iterable[Run] = cursor.runs()
     if not keep_acquired:
@@ -92,7 +91,7 @@ def snapshot(cursor: AckCursor, *, keep_acquired: bool = True) -> Delta:
 
 
 def restore(data: bytes, policy: DeadLetterPolicy | None = None) -> AckCursor:
-    """A cursor from an encoded snapshot."""
+    """Return a cursor from an encoded snapshot."""
     delta = decode_delta(data)
     if not delta.restarts:
         raise MalformedData("a cursor's record is a delta where a snapshot was expected")

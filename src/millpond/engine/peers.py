@@ -14,12 +14,13 @@ from uuid import UUID
 from millpond.base.errors import InvalidRequest, MillpondError
 from millpond.base.ids import LeaderEpoch, NodeId, Offset, ProducerId, TopicPartition
 from millpond.engine.queues.remote.queue_messages import QueueEvent, Wish
-from millpond.group.share_records import ShareKey, StateBatch
+from millpond.group.share.records import ShareKey, StateBatch
 from millpond.metadata.controller import CreateTopic, TopicResult
 from millpond.metadata.records import BrokerEndpoint
 from millpond.rabbit.commands import Command
 from millpond.rabbit.records import Queue
 from millpond.raft.messages import Answer, Request
+from millpond.replication.fetch_session import NO_SESSION, OUT_OF_SESSION, ReplicaPosition
 
 AnswerT = TypeVar("AnswerT")
 
@@ -221,21 +222,6 @@ class MakeTopics(PeerRequest[Sequence[TopicResult]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaPosition:
-    """How far a follower has come in one partition, and in which epoch its last record was written."""
-
-    topic_id: UUID
-    partition: int
-    leader_epoch: LeaderEpoch
-    fetch_offset: Offset
-    last_epoch: LeaderEpoch
-    log_start: Offset
-    bytes_max: int
-    # The follower's high watermark, -1 if it does not say.
-    high_watermark: Offset = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRead:
     """What follows in one partition; or where the follower's log parts from the leader's; or why not."""
 
@@ -247,12 +233,6 @@ class ReplicaRead:
     diverging: tuple[LeaderEpoch, Offset] | None = None
     records: bytes | bytearray | memoryview = b""
     error: MillpondError | None = None
-
-
-# Of a fetch: the one that begins a session, and one that belongs to none. Sessions have numbers from 1 on.
-SESSION_BEGINS = 0
-NO_SESSION = 0
-OUT_OF_SESSION = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

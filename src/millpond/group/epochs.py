@@ -1,40 +1,41 @@
-"""What groups with epochs have in common, whatever their members share: consumer groups and streams groups.
+"""What consumer groups and streams groups have in common: members that reach epochs.
 
 Three epochs: the *group's* grows when members or topics change; the *assignment's* is the group epoch for
 which the targets were made; a *member's* is the assignment epoch that it has reached.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
 from millpond.base import limits
 from millpond.base.errors import (
-    GroupNotEmpty,
     IllegalGeneration,
     StaleMemberEpoch,
     UnknownMember,
     UnsupportedVersion,
 )
+from millpond.group.kind import CLASSIC, Group
 from millpond.group.messages import (
+    NEVER_MS,
     NO_MEMBER_ID,
     CommitOffsets,
     ErrorClass,
     Now,
-    Outbox,
     PendOffsets,
 )
-from millpond.group.reconcile import NO_EPOCH
-from millpond.group.roster import NEVER_MS
 
 FIRST_EPOCH = 1
-# A static member that went away for a while; whoever comes with its instance id goes on in its place.
+NO_EPOCH = -1
+# The epoch with which a member says that it joins.
+JOINING = 0
+# A static member that left for a while; the member that joins with its instance id takes its place.
 AWAY_EPOCH = -2
 GONE_EPOCH = -1
 
 
 class Deadlines:
-    """When members must have been heard of. Presence, not facts: it begins anew after a restart."""
+    """When members must have been heard of. They are not in the log and start again after a restart."""
 
     __slots__ = ("joins", "rebalances", "sessions", "syncs", "wake_ms")
 
@@ -60,7 +61,7 @@ class Deadlines:
         self.wake_by(due_ms)
 
     def expect_join(self, member_id: str, due_ms: int) -> None:
-        """The first word counts: asking again does not give more time."""
+        """Only the first deadline counts: asking again does not give more time."""
         self.wake_by(self.joins.setdefault(member_id, due_ms))
 
     def expect_sync(self, member_id: str, due_ms: int) -> None:
@@ -73,7 +74,7 @@ class Deadlines:
             table.pop(member_id, None)
 
     def due(self, now_ms: int) -> Iterator[tuple[str, int | None]]:
-        """Who is late, once each, and the epoch that it should have left if that is why."""
+        """Return each late member once, with the epoch that it should have left if that is the reason."""
         late: dict[str, int | None] = {}
         for member_id, (due_ms, epoch) in self.rebalances.items():
             if due_ms <= now_ms:
@@ -89,7 +90,7 @@ class Deadlines:
 
 
 class Member(Protocol):
-    """What is asked of a member here."""
+    """What a group with epochs asks of a member."""
 
     @property
     def member_id(self) -> str: ...
@@ -105,7 +106,7 @@ class Member(Protocol):
 
     @property
     def must_revoke(self) -> bool:
-        """Whether it still has to let go of something."""
+        """Whether it still has to give up partitions or tasks."""
         ...
 
     @property
@@ -115,8 +116,8 @@ class Member(Protocol):
 MemberT = TypeVar("MemberT", bound=Member)
 
 
-class EpochGroup(ABC, Generic[MemberT]):
-    """A group of members that reach epochs. Facts change it; only presence changes without."""
+class EpochGroup(Group, Generic[MemberT]):
+    """A group of members that reach epochs. Records change it; only deadlines change without them."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -129,28 +130,26 @@ class EpochGroup(ABC, Generic[MemberT]):
         # The version of the topics for which the hash was last compared, and the epoch that came of it.
         self.looked_at: tuple[int, int] | None = None
 
-    # --- what others may ask ------------------------------------------------------------------------
+    # --- what the coordinator may ask ---------------------------------------------------------------
 
     @property
-    def is_stored(self) -> bool:
-        return True
-
-    @property
-    def is_deserted(self) -> bool:
-        """Nobody is here."""
-        return not self.members
+    def has_members(self) -> bool:
+        return bool(self.members)
 
     @property
     def wake_ms(self) -> int:
-        """Nothing is due before this."""
         return self.deadlines.wake_ms
+
+    def may_be_replaced_by(self, kind: str) -> bool:
+        """A group without members gives way to a classic one, as in Kafka."""
+        return kind == CLASSIC and not self.members
 
     def must_look(self, version: int) -> bool:
         """Whether topics may have changed since their hash was last compared."""
         if self.looked_at is None:
             return True
         looked_at, epoch = self.looked_at
-        # If the epoch did not grow as decided, what was decided did not happen.
+        # If the epoch is not what was decided, the records of that decision were not written.
         return looked_at != version or self.epoch < epoch
 
     def note_look(self, version: int, epoch: int) -> None:
@@ -159,7 +158,7 @@ class EpochGroup(ABC, Generic[MemberT]):
     # --- offsets ------------------------------------------------------------------------------------
 
     def check_commit(self, command: CommitOffsets | PendOffsets) -> ErrorClass | None:
-        """May this member, or this stranger, commit these offsets now?"""
+        """Return why this client may not commit these offsets now."""
         if command.generation < 0 and not self.members:
             return None
         is_transactional = isinstance(command, PendOffsets)
@@ -183,15 +182,15 @@ class EpochGroup(ABC, Generic[MemberT]):
             command.generation < member.epoch and self._had_all_since(command, member)
         ):
             return None
-        # A transaction's client knows only one word for it.
+        # A transactional client knows only this error.
         return IllegalGeneration if member.is_classic or is_transactional else StaleMemberEpoch
 
     @abstractmethod
     def _had_all_since(self, command: CommitOffsets | PendOffsets, member: MemberT) -> bool:
-        """Whether the member has had all of it since the older epoch that it speaks of (KIP-1251)."""
+        """Whether the member has had these partitions since the older epoch that it names (KIP-1251)."""
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorClass | None:
-        """May this member read the group's offsets now? Strangers that say nothing may."""
+        """Return why this client may not read the group's offsets now. One that names no member may."""
         if member_id is None and epoch < 0:
             return None
         member = self.members.get(member_id or "")
@@ -201,19 +200,10 @@ class EpochGroup(ABC, Generic[MemberT]):
             return IllegalGeneration if member.is_classic else StaleMemberEpoch
         return None
 
-    def note_commit(self, member_id: str, now: Now) -> None:
-        """A commit is no heartbeat here."""
+    # --- time ---------------------------------------------------------------------------------------
 
-    def check_deletable(self) -> ErrorClass | None:
-        return GroupNotEmpty if self.members else None
-
-    def check_offsets_deletable(self) -> ErrorClass | None:
-        return None
-
-    # --- life ---------------------------------------------------------------------------------------
-
-    def resume(self, now: Now, session_timeout_ms: int) -> None:
-        """After a restart every member has one session time-out to be heard of."""
+    def start_sessions(self, now: Now, session_timeout_ms: int) -> None:
+        """Give every member one session time-out after a restart to be heard of."""
         for member in self.members.values():
             due_ms = now.steady_ms + session_timeout_ms
             self.deadlines.extend_session(member.member_id, due_ms)
@@ -222,7 +212,7 @@ class EpochGroup(ABC, Generic[MemberT]):
                 self.deadlines.expect_revocation(member.member_id, due_ms, member.epoch)
 
     def take_late(self, now: Now) -> list[MemberT]:
-        """Members that were silent, or kept what is not theirs, for too long; each is named once."""
+        """Return the members that were silent, or kept what is not theirs, for too long; each once."""
         deadlines = self.deadlines
         late = []
         for member_id, epoch in tuple(deadlines.due(now.steady_ms)):
@@ -240,11 +230,8 @@ class EpochGroup(ABC, Generic[MemberT]):
         deadlines.reset_wake()
         return late
 
-    def disband(self, error: ErrorClass, out: Outbox) -> None:
-        """Nobody is kept waiting here, so nobody has to be told."""
-
 
 def had_since(held: int | None, revoking: int | None, epoch: int) -> bool:
-    """Whether something was held, or is being let go of, at this epoch already."""
+    """Whether a partition or task was held, or is being given up, at this epoch already."""
     since = revoking if held is None else held
     return since is not None and epoch >= since

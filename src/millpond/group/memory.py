@@ -1,24 +1,23 @@
-"""A bound over what the members of all groups say of themselves, and over what they are assigned.
+"""A bound over the metadata and the assignments of the members of all groups.
 
 Kafka has none: there a member's metadata is bounded by the request that brings it, and a group by its record,
 which must fit into one batch (a larger one is answered with UNKNOWN_SERVER_ERROR at the sync, as here). Each
 group may so take a megabyte, and nothing bounds the number of groups.
 
-What a member brings is added up as it comes; when that reaches the bound, what the groups really hold is
-counted, at most once in a while.
+What members send is added up; when the sum reaches the bound, what the groups really keep is counted, at most
+once in a while.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from millpond.base import limits
-from millpond.group.classic import ClassicGroup
-from millpond.group.consumer import ConsumerGroup
-from millpond.group.messages import ConsumerHeartbeat, Join, Sync
-from millpond.group.offset_decisions import AnyGroup
+from millpond.group.kind import Group
+from millpond.group.messages import Command
 
 
 class MemberMemory:
-    """Decides whether members may bring more. ``count`` tells what all groups hold."""
+    """Decides whether groups may keep more of what members send. ``count`` adds up what they keep now."""
 
     def __init__(
         self,
@@ -31,9 +30,9 @@ class MemberMemory:
         self._counted_ms: int | None = None
         self.refused = 0  # so far
 
-    def admits(self, command: Join | Sync | ConsumerHeartbeat, now_ms: int) -> bool:
-        """Whether there is room for what this brings; little always passes."""
-        size = bytes_in(command)
+    def admits(self, command: Command[Any], now_ms: int) -> bool:
+        """Whether groups may keep what this command carries; a little always passes."""
+        size = command.kept_bytes
         if size <= limits.GROUP_MEMBER_LITTLE_BYTES or self._fits(size, now_ms):
             return True
         self.refused += 1
@@ -54,26 +53,6 @@ class MemberMemory:
         return True
 
 
-def bytes_in(command: Join | Sync | ConsumerHeartbeat) -> int:
-    """How much a group would keep of a command."""
-    match command:
-        case Join():
-            return sum(len(metadata) for _name, metadata in command.protocols)
-        case Sync():
-            return sum(map(len, command.assignments.values()))
-        case ConsumerHeartbeat():
-            return sum(map(len, command.topics or ())) + len(command.pattern or "")
-
-
-def bytes_held(groups: Iterable[AnyGroup]) -> int:
-    """How much these groups keep of what members brought."""
-    total = 0
-    for group in groups:
-        if isinstance(group, ClassicGroup):
-            for member in group.members.values():
-                total += sum(len(metadata) for _name, metadata in member.protocols)
-                total += len(member.assignment)
-        elif isinstance(group, ConsumerGroup):
-            for reader in group.members.values():
-                total += sum(map(len, reader.wishes.topics)) + len(reader.wishes.pattern or "")
-    return total
+def bytes_held(groups: Iterable[Group]) -> int:
+    """Return how many bytes these groups keep of what their members sent."""
+    return sum(group.kept_bytes() for group in groups)

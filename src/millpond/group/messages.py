@@ -1,17 +1,16 @@
-"""What is asked of groups and what they answer.
+"""Commands to groups and their answers: those of the classic protocol, of offsets, and from the host.
 
-Commands are imperative, answers are values; an answer's ``error`` is the class of what went wrong, or
-None. Joins and syncs may have to wait for others: they carry a ``ticket``, a number that the host made
-up, and are answered by it, at once or much later. Everything else is answered in place.
+An answer's ``error`` is the class of what went wrong, or None. Joins and syncs may have to wait for other
+members: they carry a ``ticket``, a number that the host chose, and the answer with that ticket is given at
+once or much later. Every other command is answered in place. The commands that only members of one kind of
+group send are in the package of that kind.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 from millpond.base.errors import MillpondError
-from millpond.group.consumer_records import Target
 from millpond.group.records import CommittedOffset, GroupRecord
 
 Ticket: TypeAlias = int
@@ -20,10 +19,12 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 NO_MEMBER_ID = ""
 NO_GENERATION = -1
+# A deadline that never comes.
+NEVER_MS = 2**63 - 1
 
 
 class Now(NamedTuple):
-    """The time, as an argument: what people see, and what deadlines are measured with."""
+    """The time as an argument: the wall clock for records, the steady clock for deadlines."""
 
     wall_ms: int
     steady_ms: int
@@ -44,45 +45,35 @@ class GroupSettings:
     new_member_join_timeout_ms: int = 5 * 60_000
 
 
-class MigrationPolicy(StrEnum):
-    """Between which protocols a group with members may go over."""
-
-    BIDIRECTIONAL = "bidirectional"
-    UPGRADE = "upgrade"
-    DOWNGRADE = "downgrade"
-    DISABLED = "disabled"
-
-    @property
-    def may_upgrade(self) -> bool:
-        return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE}
-
-    @property
-    def may_downgrade(self) -> bool:
-        return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerSettings:
-    """What holds for one consumer group; Kafka's names and defaults as above."""
-
-    session_timeout_ms: int = 45_000  # group.consumer.session.timeout.ms
-    heartbeat_interval_ms: int = 5_000  # group.consumer.heartbeat.interval.ms
-    assignment_interval_ms: int = 1_000  # group.consumer.assignment.interval.ms
-    regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms
-    members_max: int = 2**31 - 1  # group.consumer.max.size
-    assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
-    migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL  # group.consumer.migration.policy
-
-
 AnswerT = TypeVar("AnswerT")
 
 
+# Reads one setting by its name.
+Setting: TypeAlias = Callable[[str], Any]
+
+
+class KindSettings:
+    """The settings that hold for one group of a kind."""
+
+    __slots__ = ()
+
+    @classmethod
+    def read(cls, broker: Setting, group: Setting) -> Self:
+        """Read them from the settings of the node and those of the group."""
+        raise NotImplementedError
+
+
 class Command(Generic[AnswerT]):
-    """Something asked of a group, with the type of its answer."""
+    """A command to a group, with the type of its answer."""
 
     __slots__ = ()
 
     group_id: str
+
+    @property
+    def kept_bytes(self) -> int:
+        """How many bytes the group would keep of what a member sends with this."""
+        return 0
 
 
 # --- joining and syncing --------------------------------------------------------------------------
@@ -108,6 +99,10 @@ class Join(Command[None]):
     member_id_required: bool = True
     # KIP-814: the joiner understands that a leader may be told to keep the assignment.
     may_skip_assignment: bool = True
+
+    @property
+    def kept_bytes(self) -> int:
+        return sum(len(metadata) for _name, metadata in self.protocols)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +130,7 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync(Command[None]):
-    """Ask for the assignment; the leader brings everyone's."""
+    """Ask for the assignment; the leader's sync carries those of all members."""
 
     group_id: str
     ticket: Ticket
@@ -146,10 +141,14 @@ class Sync(Command[None]):
     protocol: str | None = None
     assignments: Mapping[str, bytes] = field(default_factory=dict)
 
+    @property
+    def kept_bytes(self) -> int:
+        return sum(map(len, self.assignments.values()))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncAnswer:
-    """What a member shall do."""
+    """The assignment of one member."""
 
     error: ErrorClass | None = None
     protocol_type: str | None = None
@@ -157,60 +156,12 @@ class SyncAnswer:
     assignment: bytes = b""
 
 
-# --- consumer groups (KIP-848) --------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerHeartbeatAnswer:
-    """The member's epoch, and what it may have now if that is news."""
-
-    member_id: str
-    epoch: int
-    heartbeat_interval_ms: int = 0
-    assignment: Target | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerHeartbeat(Command[ConsumerHeartbeatAnswer]):
-    """A member joins (epoch 0), is alive, or leaves (-1; -2 if it is static and comes back).
-
-    What is None is as before. Raises what the member is told instead of an answer.
-    """
-
-    group_id: str
-    member_id: str
-    epoch: int
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int | None = None
-    topics: tuple[str, ...] | None = None
-    pattern: str | None = None
-    assignor: str | None = None
-    owned: Target | None = None
-    client_id: str = ""
-    client_host: str = ""
-    # Randomness is an argument: the id of a member that has not made up its own.
-    fresh_id: str = ""
-    # From version 1 on members make up their ids.
-    member_id_required: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvePatterns(Command[None]):
-    """The topics that patterns stand for, looked up as asked in ``Outbox.patterns``."""
-
-    group_id: str
-    found: Mapping[str, frozenset[str]]
-    version: int
-    resolved_at_ms: int
-
-
 # --- living and leaving ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat(Command[ErrorClass | None]):
-    """I am alive. The answer may be that a new generation is forming."""
+    """A member is alive. The answer may be that it has to join again."""
 
     group_id: str
     member_id: str
@@ -220,7 +171,7 @@ class Heartbeat(Command[ErrorClass | None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeavingMember:
-    """Who leaves: by member id, or an administrator's word about an instance id."""
+    """Names a member that leaves: by its id, or by its instance id if an administrator removes it."""
 
     member_id: str = NO_MEMBER_ID
     instance_id: str | None = None
@@ -228,7 +179,7 @@ class LeavingMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave(Command[tuple[ErrorClass | None, ...]]):
-    """Members go; answered one by one, in order."""
+    """Members leave; the answer has one result for each, in order."""
 
     group_id: str
     members: tuple[LeavingMember, ...]
@@ -239,7 +190,7 @@ class Leave(Command[tuple[ErrorClass | None, ...]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets(Command[tuple[ErrorClass | None, ...]]):
-    """Remember positions; all of them or, where one cannot be, the rest. Raises if none may be."""
+    """Store offsets; the answer has an error for each that was refused. Raises if all are."""
 
     group_id: str
     offsets: tuple[tuple[str, int, CommittedOffset], ...]
@@ -253,7 +204,7 @@ class CommitOffsets(Command[tuple[ErrorClass | None, ...]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendOffsets(Command[tuple[ErrorClass | None, ...]]):
-    """Positions that count when this producer's transaction commits. Otherwise as ``CommitOffsets``."""
+    """Store offsets that count when this producer's transaction commits; else as ``CommitOffsets``."""
 
     group_id: str
     offsets: tuple[tuple[str, int, CommittedOffset], ...]
@@ -266,7 +217,7 @@ class PendOffsets(Command[tuple[ErrorClass | None, ...]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetOffsets(Command[tuple[ErrorClass | None, ...]]):
-    """Drop positions of topics that no member reads. Raises if the group does not allow it."""
+    """Delete offsets of topics that no member reads. Raises if the group does not allow it."""
 
     group_id: str
     partitions: tuple[tuple[str, int], ...]
@@ -281,7 +232,7 @@ class DeleteGroup(Command[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetTopic(Command[None]):
-    """A topic is gone, and with it one group's positions in it."""
+    """A topic was deleted: delete the group's offsets in it."""
 
     group_id: str
     topic: str
@@ -292,21 +243,21 @@ class ForgetTopic(Command[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expire(Command[None]):
-    """Time has passed: act on what is due in this group."""
+    """Act on the deadlines of the group that have passed."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireOffsets(Command[None]):
-    """Drop what this group has not needed for the retention time; drop the group if nothing is left."""
+    """Delete offsets whose retention time is over; delete the group if nothing is left of it."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFailed(Command[None]):
-    """The group's record could not be written."""
+    """The records of the last decision could not be written."""
 
     group_id: str
     error: ErrorClass
@@ -314,12 +265,12 @@ class StoreFailed(Command[None]):
 
 @dataclass(slots=True)
 class Outbox:
-    """What a decision wants done: facts to append, and answers that hold once they are appended."""
+    """The result of a decision: records to append, and answers that hold once they are appended."""
 
     records: list[GroupRecord] = field(default_factory=list)
     joins: list[tuple[Ticket, JoinAnswer]] = field(default_factory=list)
     syncs: list[tuple[Ticket, SyncAnswer]] = field(default_factory=list)
-    # Patterns of groups whose topics someone shall look up and tell with ``ResolvePatterns``.
+    # Patterns of groups whose topics the host shall look up and report with ``ResolvePatterns``.
     patterns: list[tuple[str, frozenset[str]]] = field(default_factory=list)
 
 

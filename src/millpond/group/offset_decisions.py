@@ -1,13 +1,11 @@
-"""What may become of a group's positions: commits, in and out of transactions, deletion, expiry.
+"""Decisions about a group's offsets: commits, in and out of transactions, deletion, expiry.
 
-Functions of what is: the group, if there is one, and the table of offsets. They write the facts that shall
-hold into the outbox. Who is a member, and what is read, is the group's to say.
+Functions of the group, if there is one, and the table of offsets. They write records into the outbox. Whether
+a client is a member, and which topics are read, the group says.
 """
 
-from collections.abc import Callable
 from typing import TypeAlias
 
-from millpond.base import limits
 from millpond.base.errors import (
     GroupNotFound,
     GroupSubscribedToTopic,
@@ -15,8 +13,7 @@ from millpond.base.errors import (
     InvalidGroupId,
     OffsetMetadataTooLarge,
 )
-from millpond.group.classic import ClassicGroup
-from millpond.group.consumer import ConsumerGroup
+from millpond.group.kind import Group, check_group_id
 from millpond.group.messages import (
     CommitOffsets,
     ErrorClass,
@@ -27,30 +24,26 @@ from millpond.group.messages import (
     PendOffsets,
 )
 from millpond.group.offsets import OffsetTable
-from millpond.group.phases import GroupState
 from millpond.group.records import (
     CommittedOffset,
-    GroupForgotten,
     OffsetCommitted,
     OffsetForgotten,
     OffsetPended,
 )
-from millpond.group.streams import StreamsGroup
 
-AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | StreamsGroup
 Results: TypeAlias = tuple[ErrorClass | None, ...]
 
 
 def commit(
-    command: CommitOffsets, group: AnyGroup | None, settings: GroupSettings, now: Now, out: Outbox
+    command: CommitOffsets, group: Group | None, settings: GroupSettings, now: Now, out: Outbox
 ) -> Results:
-    """Remember positions; an error for each that is refused. Raises if all are."""
+    """Store offsets. Return an error for each that is refused; raise if all are."""
     if group is not None:
         _check_commit(command, group, now)
     elif command.generation >= 0:
         raise GroupNotFound(f"group {command.group_id!r} does not exist")
-    elif len(command.group_id) > limits.GROUP_ID_CHARS_MAX:
-        raise InvalidGroupId(f"a group's name may have {limits.GROUP_ID_CHARS_MAX} characters")
+    else:
+        check_group_id(command.group_id)
     expires_at_ms = None if command.retention_ms is None else now.wall_ms + command.retention_ms
     results: list[ErrorClass | None] = []
     for topic, partition, asked in command.offsets:
@@ -68,9 +61,9 @@ def commit(
 
 
 def pend(
-    command: PendOffsets, group: AnyGroup | None, settings: GroupSettings, now: Now, out: Outbox
+    command: PendOffsets, group: Group | None, settings: GroupSettings, now: Now, out: Outbox
 ) -> Results:
-    """Remember positions of an open transaction; as ``commit``."""
+    """Store offsets of an open transaction; as ``commit``."""
     if not command.group_id:
         raise InvalidGroupId("a group needs a name")
     if group is not None:
@@ -110,15 +103,15 @@ def _stored(
     )
 
 
-def _check_commit(command: CommitOffsets | PendOffsets, group: AnyGroup, now: Now) -> None:
+def _check_commit(command: CommitOffsets | PendOffsets, group: Group, now: Now) -> None:
     error = group.check_commit(command)
     if error is not None:
         raise error(f"group {command.group_id!r}: commit refused")
     group.note_commit(command.member_id, now)
 
 
-def forget(command: ForgetOffsets, group: AnyGroup, offsets: OffsetTable, out: Outbox) -> Results:
-    """Drop positions of topics that no member reads. Raises if the group does not allow it."""
+def forget(command: ForgetOffsets, group: Group, offsets: OffsetTable, out: Outbox) -> Results:
+    """Delete offsets of topics that no member reads. Raises if the group does not allow it."""
     if error := group.check_offsets_deletable():
         raise error(f"group {command.group_id!r} has members")
     results: list[ErrorClass | None] = []
@@ -134,7 +127,7 @@ def forget(command: ForgetOffsets, group: AnyGroup, offsets: OffsetTable, out: O
 
 
 def forget_all(group_id: str, offsets: OffsetTable, out: Outbox) -> None:
-    """Drop every position of a group."""
+    """Delete every offset of a group."""
     committed = {
         (topic, partition)
         for topic, partitions in offsets.of_group(group_id).items()
@@ -145,11 +138,11 @@ def forget_all(group_id: str, offsets: OffsetTable, out: Outbox) -> None:
 
 
 def expire(
-    group: AnyGroup, offsets: OffsetTable, settings: GroupSettings, now: Now, out: Outbox
+    group: Group, offsets: OffsetTable, settings: GroupSettings, now: Now, out: Outbox
 ) -> None:
-    """Drop what the group has not needed for the retention time; drop the group if nothing is left."""
+    """Delete offsets whose retention time is over; delete the group if nothing is left of it."""
     group_id = group.group_id
-    since_ms = _retention_starts(group)
+    since_ms = group.retention_start()
     if since_ms is not None:
         expired = offsets.expired(
             group_id,
@@ -164,30 +157,8 @@ def expire(
         )
     kept = sum(map(len, offsets.of_group(group_id).values())) - len(out.records)
     if kept == 0 and group.is_deserted and not offsets.pending_places(group_id):
-        forget_group(group, out)
-
-
-def forget_group(group: AnyGroup, out: Outbox) -> None:
-    """The facts after which there is no such group."""
-    if isinstance(group, ClassicGroup):
-        out.records.append(GroupForgotten(group_id=group.group_id))
-    else:
         out.records.extend(group.tombstones())
 
 
 def forgotten(group_id: str, topic: str, partition: int) -> OffsetForgotten:
     return OffsetForgotten(group_id=group_id, topic=topic, partition=partition)
-
-
-def _retention_starts(group: AnyGroup) -> Callable[[CommittedOffset], int] | None:
-    """From when an offset's retention counts, or None while nothing of the group may expire."""
-    if not isinstance(group, ClassicGroup) or group.protocol_type is None:
-        return lambda committed: committed.committed_at_ms
-    if group.state is GroupState.EMPTY:
-        since_ms = group.state_since_ms
-        if since_ms >= 0:
-            return lambda _committed: since_ms
-        return lambda committed: committed.committed_at_ms
-    if group.state is GroupState.STABLE and group.subscribed_topics is not None:
-        return lambda committed: committed.committed_at_ms
-    return None

@@ -1,4 +1,4 @@
-"""How far each group has read: group, topic, partition → the committed position.
+"""Committed offsets by group, topic and partition.
 
 Beside it, per open transaction, the positions that will count if it commits (``pending``). Where a plain
 commit came after such a position, the plain one stays.
@@ -26,7 +26,7 @@ _NOTHING: Mapping[str, TopicOffsets] = {}
 
 
 class OffsetTable:
-    """Every committed position of every group."""
+    """Every committed offset of every group."""
 
     __slots__ = ("_groups", "_pending")
 
@@ -39,25 +39,25 @@ class OffsetTable:
         return self._groups.get(group_id, _NOTHING).get(topic, {}).get(partition)
 
     def of_group(self, group_id: str) -> Mapping[str, TopicOffsets]:
-        """The positions of one group, by topic. Empty if it has none."""
+        """Return the offsets of one group, by topic. Empty if it has none."""
         return self._groups.get(group_id, _NOTHING)
 
     def groups_reading(self, topic: str) -> list[str]:
         return [group_id for group_id, topics in self._groups.items() if topic in topics]
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction has a position here."""
+        """Whether an open transaction has committed an offset here."""
         producers = self._pending.get(group_id)
         if not producers:
             return False
         return any((topic, partition) in places for places in producers.values())
 
     def pending_groups(self, producer_id: int) -> list[str]:
-        """Groups in which this producer has positions pending."""
+        """Return the groups in which this producer has pending offsets."""
         return [group_id for group_id, one in self._pending.items() if producer_id in one]
 
     def pending_places(self, group_id: str) -> set[tuple[str, int]]:
-        """All places of a group with pending positions."""
+        """Return the partitions in which a group has pending offsets."""
         return {place for places in self._pending.get(group_id, {}).values() for place in places}
 
     def apply(
@@ -120,7 +120,7 @@ class OffsetTable:
         retention_ms: int,
         since_ms: Callable[[CommittedOffset], int],
     ) -> Iterator[tuple[str, int]]:
-        """Positions of a group that nobody has needed for the retention time."""
+        """Return the offsets of a group whose retention time is over."""
         for topic, partitions in self.of_group(group_id).items():
             for partition, committed in partitions.items():
                 if committed.expires_at_ms is not None:
@@ -134,7 +134,7 @@ class OffsetTable:
 
 @lru_cache(maxsize=limits.COORDINATED_KEYS_CACHED_MAX)
 def partition_for(group_id: str, partition_count: int) -> int:
-    """The partition of ``__consumer_offsets`` that keeps a group, as every Kafka broker computes it."""
+    """Return the partition of ``__consumer_offsets`` that keeps a group, as Kafka brokers compute it."""
     code = 0
     data = group_id.encode("utf-16-be", "surrogatepass")
     for index in range(0, len(data), 2):

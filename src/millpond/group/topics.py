@@ -25,7 +25,7 @@ def _nowhere(_key: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicView:
-    """The topics as they are now."""
+    """The topics of the cluster now."""
 
     find: Callable[[str], TopicShape | None] = _nowhere
     name_of: Callable[[UUID], str | None] = _nowhere
@@ -37,7 +37,7 @@ class TopicView:
 
     @classmethod
     def of(cls, shapes: Mapping[str, TopicShape], version: int = 0) -> "TopicView":
-        """A view of just these topics."""
+        """Return a view of just these topics."""
         names = {shape.topic_id: name for name, shape in shapes.items()}
         return cls(
             find=shapes.get,
@@ -70,7 +70,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedPattern:
-    """The topics that a pattern stands for, as of a version of the topics and a time."""
+    """The topics that a pattern matches, as of a version of the topics and a time."""
 
     topics: frozenset[str] = field(default_factory=frozenset)
     version: int = 0

@@ -1,25 +1,24 @@
-"""Whether a batch may stand where it does: the one rule that all who look at a segment's batches go by.
+"""Checks whether a batch may be where it is: the one rule for all readers of a segment's batches.
 
 A segment is a chain. Each batch begins where the one before it ends, in bytes and in offsets; its checksum is
-right; and it ends below the next segment. Offsets are under no checksum, so only its neighbours say whether a
-batch has the right ones. What may differ from one place to another is said in ``ChainRule``:
+right; and it ends below the next segment. Offsets are under no checksum, so only the neighbours of a batch
+confirm its offsets. ``ChainRule`` has the differences between the users:
 
-    ================  =========  ====================  =======================================================
-    who               checksum   may offsets miss      and must end below
-    ================  =========  ====================  =======================================================
-    recovery          yes        where compaction was  the next segment, or what an index can hold
-    reads             yes        where compaction was  the next segment, or the log's end
-    compaction        yes        anywhere              the next segment
-    survey            yes        anywhere, and weighs  the next segment
-                                 what jumps (repair)
-    what others give  yes        where compaction was  the damaged range; epochs must be the remembered ones
-    verification      yes        anywhere, and tells   what an index can hold
-    indexes           no         anywhere              what an index can hold; an index is only a hint
-    ================  =========  ====================  =======================================================
+================  =========  ====================  =======================================================
+user              checksum   offsets may miss      and must end below
+================  =========  ====================  =======================================================
+recovery          yes        where compacted       the next segment, or the range of an index
+reads             yes        where compacted       the next segment, or the log's end
+compaction        yes        anywhere              the next segment
+survey (repair)   yes        anywhere, examined    the next segment
+repaired ranges   yes        where compacted       the damaged range; epochs must be the recorded ones
+verification      yes        anywhere, reported    the range of an index
+indexes           no         anywhere              the range of an index; an index is only a hint
+================  =========  ====================  =======================================================
 
-The leader epoch is in no rule. It is under no checksum, either, but the records are what they were with any;
-damage is refused to readers, and a log without another replica must not lose records to a number that nobody
-reads them by. Verification tells of it.
+The leader epoch is in no rule. It is under no checksum, either, but a wrong epoch does not change the
+records; readers are refused damaged records, and a log without another replica must not lose records because
+of a number that no reader needs. Verification reports it.
 
 Bytes and numbers in, an answer or ``BrokenChain`` out: nothing here knows files or logs.
 """
@@ -45,7 +44,7 @@ from millpond.record.batch import (
 )
 
 ANY_OFFSET: Offset = 2**63 - 1
-"""As a bound: none."""
+"""No bound."""
 
 # base offset, length, magic, checksum, last offset delta
 _unpack_check = Struct(">qi4xbI2xi").unpack_from
@@ -61,12 +60,13 @@ class BrokenChain(CorruptLog):
 
 
 class WrongChecksum(BrokenChain):
-    """A batch, or what looks like one, is not what was written."""
+    """A batch, or bytes that look like one, with a wrong checksum."""
 
 
 class Misplaced(BrokenChain):
-    """A batch has offsets that cannot be where it stands: its own are not what was written, or, if it has
-    ``stepped_back``, those of the one before it may not be."""
+    """A batch whose offsets do not fit its position: its own are wrong, or, if it has ``stepped_back``, those
+    of the batch before it may be.
+    """
 
     def __init__(self, position: int, reason: str, *, stepped_back: bool) -> None:
         super().__init__(position, reason)
@@ -74,10 +74,11 @@ class Misplaced(BrokenChain):
 
 
 class SteppedBack(BrokenChain):
-    """Offsets in bytes that were read do not follow each other.
+    """Offsets in the bytes read do not follow each other.
 
-    What lies before ``position`` is beyond doubt; from ``wrong`` on nothing is. If there is a batch between
-    the two, it is one of two that contradict each other, and only what stands before it says which is right.
+    Everything before ``position`` is certainly right; from ``wrong`` on nothing is. If there is a batch
+    between the two, it is one of two that contradict each other, and only the batches before it show which is
+    right.
     """
 
     def __init__(self, position: int, wrong: int, reason: str) -> None:
@@ -86,19 +87,19 @@ class SteppedBack(BrokenChain):
 
 
 class ChainRule(NamedTuple):
-    """Where the batches of a segment may stand."""
+    """The positions that the batches of a segment may have."""
 
     offset_bound: Offset = ANY_OFFSET  # all offsets are below
     gaps_below: Offset = ANY_OFFSET  # a gap may begin below: compaction is, or has been, there
 
     def fits(self, base_offset: Offset, last_offset: Offset, expected: Offset) -> bool:
-        """Whether a batch may stand where ``expected`` is the next offset."""
+        """Return whether a batch may be where ``expected`` is the next offset."""
         return (
             base_offset == expected or (expected < base_offset and expected < self.gaps_below)
         ) and 0 <= base_offset <= last_offset < self.offset_bound
 
     def check_place(self, position: int, header: BatchHeader, expected: Offset) -> None:
-        """Raise ``Misplaced`` for a batch that may not."""
+        """Raise ``Misplaced`` for a batch that may not be here."""
         if not self.fits(header.base_offset, header.last_offset, expected):
             raise Misplaced(
                 position,
@@ -115,17 +116,19 @@ class ChainRule(NamedTuple):
         self.check_place(position, header, expected)
 
 
-ANYWHERE = ChainRule()  # if it only follows what stands before it
+ANYWHERE = ChainRule()  # a batch only has to follow the one before it
 
 
 def segment_bound(base_offset: Offset, next_base: Offset | None = None) -> Offset:
-    """Where a segment's offsets must end: at the next one, and where those end that an index can hold."""
+    """Return where a segment's offsets must end: at the next segment, and within the range of an index."""
     span_end = base_offset + SEGMENT_OFFSET_SPAN_MAX + 1
     return span_end if next_base is None else min(next_base, span_end)
 
 
 def header_at(chunk: bytes, at: int, position: int) -> BatchHeader:
-    """The header of a batch that can be one; ``BrokenChain``, with the position in the file, if none can."""
+    """Return a valid batch header. Raises ``BrokenChain``, with the position in the file, if there is
+    none.
+    """
     try:
         header = read_header(chunk, at)
     except CorruptBatch as error:
@@ -145,12 +148,13 @@ def find_bad_batch(
     *,
     whole_to: int = 0,
 ) -> BrokenChain | None:
-    """The first batch that is not what was written, among those that are whole in these bytes.
+    """Return the first bad batch among those that are complete in these bytes.
 
-    Up to ``whole_to`` all must be: what is cut off before is bad, too. Whether the first one holds what was
-    asked for, the reader knows. It runs on every read of what may have come back from a disk, so it takes
-    five fields of each header and nothing else, and says ``ChainRule(offset_bound, gaps_below)`` in its own
-    words: asking the rule would double the time where offsets are missing. A property test compares the two.
+    Up to ``whole_to`` all must be complete: a batch cut off before that is bad, too. The reader checks
+    whether the first batch holds the requested offset. This runs on every read that may have come from a
+    disk, so it reads five fields of each header and nothing else, and implements ``ChainRule(offset_bound,
+    gaps_below)`` itself: calling the rule would double the time where offsets are missing. A property test
+    compares the two.
     """
     view = memoryview(data)
     end = len(data)

@@ -1,8 +1,8 @@
 """The small text files of a log directory, in Kafka's formats.
 
-Each is written as a whole and read as a whole. A file that is torn, empty or not what it should be is
-reported as absent with a reason; none of them may stop a node from starting, because each can be rebuilt or
-replaced by a safe assumption.
+Each is written as a whole and read as a whole. A file that is torn, empty or malformed is reported as absent
+with a reason; none of them may stop a node from starting, because each can be rebuilt or replaced by a safe
+assumption.
 """
 
 import json
@@ -23,13 +23,13 @@ LEADER_EPOCHS_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 META_PROPERTIES_FILE = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
-LIFE_FILE = ".millpond_life"
+INCARNATION_FILE = ".millpond_life"
 
 _VERSION = 0
 
 
 class CorruptCheckpoint(MillpondError):
-    """A checkpoint file that cannot be believed."""
+    """A checkpoint file that is malformed."""
 
 
 # --- offsets by partition -----------------------------------------------------------------------
@@ -44,7 +44,7 @@ def write_offsets(
 
 
 def read_offsets(storage: Storage, path: str) -> dict[TopicPartition, Offset]:
-    """Read what ``write_offsets`` wrote; nothing if there is no file, ``CorruptCheckpoint`` if it is torn."""
+    """Read what ``write_offsets`` wrote; empty if there is no file. Raises ``CorruptCheckpoint``."""
     offsets: dict[TopicPartition, Offset] = {}
     for line in _read_lines(storage, path):
         try:
@@ -59,14 +59,14 @@ def read_offsets(storage: Storage, path: str) -> dict[TopicPartition, Offset]:
 
 
 def write_epochs(storage: Storage, path: str, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
-    """Write where each leader epoch began. Made durable by the next flush of the log, not here."""
+    """Write where each leader epoch began. The next flush of the log makes it durable."""
     storage.replace(
         path, _encode([f"{epoch} {offset}" for epoch, offset in entries]), durable=False
     )
 
 
 def read_epochs(storage: Storage, path: str) -> list[tuple[LeaderEpoch, Offset]]:
-    """Read what ``write_epochs`` wrote; nothing if there is no file, ``CorruptCheckpoint`` if it is torn."""
+    """Read what ``write_epochs`` wrote; empty if there is no file. Raises ``CorruptCheckpoint``."""
     entries: list[tuple[LeaderEpoch, Offset]] = []
     for line in _read_lines(storage, path):
         try:
@@ -106,13 +106,13 @@ def _read_lines(storage: Storage, path: str) -> list[str]:
 
 
 def write_topic_id(storage: Storage, path: str, topic_id: UUID) -> None:
-    """Write which topic a partition's directory belongs to."""
+    """Write the id of the topic that a partition's directory belongs to."""
     data = f"version: {_VERSION}\ntopic_id: {text_id(topic_id)}"
     storage.replace(path, data.encode(), durable=False)
 
 
 def read_topic_id(storage: Storage, path: str) -> UUID | None:
-    """Read what ``write_topic_id`` wrote; nothing if there is none, ``CorruptCheckpoint`` if it is torn."""
+    """Read what ``write_topic_id`` wrote; None if there is no file. Raises ``CorruptCheckpoint``."""
     data = storage.read_all(path)
     if data is None:
         return None
@@ -127,7 +127,7 @@ def read_topic_id(storage: Storage, path: str) -> UUID | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryMeta:
-    """Whose data a directory holds."""
+    """The node and the cluster that own a directory."""
 
     node_id: int
     cluster_id: str
@@ -148,7 +148,7 @@ def write_meta(storage: Storage, path: str, meta: DirectoryMeta) -> None:
 
 
 def read_meta(storage: Storage, path: str) -> dict[str, str] | None:
-    """The properties as they stand in ``meta.properties``; nothing if there is no such file."""
+    """Return the properties in ``meta.properties``; None if there is no such file."""
     data = storage.read_all(path)
     if data is None:
         return None
@@ -160,12 +160,12 @@ def read_meta(storage: Storage, path: str) -> dict[str, str] | None:
     return properties
 
 
-# --- how it ended -----------------------------------------------------------------------------------
+# --- clean and unclean shutdown -------------------------------------------------------------------
 
 
 NO_EPOCH = -1
 
-# A node that is killed again and again before it hears of its registration names that many of them.
+# The number of registrations kept for a node that is killed repeatedly before its registration is answered.
 _INCARNATIONS_MAX = 64
 
 
@@ -173,15 +173,15 @@ _INCARNATIONS_MAX = 64
 class Registrations:
     """The registrations of a node since which its disk has lost nothing.
 
-    One is that of ``broker_epoch`` (-1: none is known). Others are those of ``incarnation_ids``, oldest
-    first: each asked to be registered later, and its process may have ended before it heard the answer.
+    One is that of ``broker_epoch`` (-1: unknown). Others are those of ``incarnation_ids``, oldest first: each
+    asked to be registered later, and its process may have ended before the answer.
     """
 
     broker_epoch: int = NO_EPOCH
     incarnation_ids: tuple[UUID, ...] = ()
 
     def asked_by(self, incarnation_id: UUID) -> "Registrations":
-        """These, and the one that this incarnation asks for."""
+        """Return these and the registration that this incarnation asks for."""
         others = tuple(one for one in self.incarnation_ids if one != incarnation_id)
         return replace(self, incarnation_ids=(*others, incarnation_id)[-_INCARNATIONS_MAX:])
 
@@ -192,18 +192,18 @@ NO_REGISTRATIONS = Registrations()
 def write_clean_shutdown(
     storage: Storage, path: str, registrations: Registrations = NO_REGISTRATIONS
 ) -> None:
-    """Say that everything was flushed and closed, by a broker that had these registrations."""
+    """Record that a broker with these registrations flushed and closed everything."""
     storage.replace(path, json.dumps({"version": 0} | _fields_of(registrations)).encode())
 
 
 def read_clean_shutdown(storage: Storage, path: str) -> Registrations | None:
-    """The registrations of the broker whose last stop was clean; None if it was not clean."""
+    """Return the registrations of the broker whose last shutdown was clean; None if it was not clean."""
     data = storage.read_all(path)
     return _registrations_in(_fields(data)) if data is not None else None
 
 
 def take_clean_shutdown(storage: Storage, path: str) -> bool:
-    """Whether the last stop was clean. The answer is good once: the file is gone afterwards."""
+    """Return whether the last shutdown was clean, and remove the file: the answer is valid once."""
     clean = storage.exists(path)
     if clean:
         storage.delete(path)
@@ -215,28 +215,28 @@ def take_clean_shutdown(storage: Storage, path: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
-    """A broker that runs, or did, on a machine that is up since that boot.
+class Incarnation:
+    """A running or earlier incarnation of the broker, since the machine's boot of this id.
 
-    A registration is noted before the broker asks the controller for it.
+    A registration is recorded before the broker asks the controller for it.
     """
 
     boot_id: str
     registrations: Registrations
 
 
-def write_life(storage: Storage, path: str, life: Life) -> None:
-    """Note it. Not made durable: what loses it has another boot."""
-    fields = {"version": 0, "bootId": life.boot_id} | _fields_of(life.registrations)
+def write_incarnation(storage: Storage, path: str, incarnation: Incarnation) -> None:
+    """Record it without an fsync: a machine that loses the file has another boot id."""
+    fields = {"version": 0, "bootId": incarnation.boot_id} | _fields_of(incarnation.registrations)
     storage.replace(path, json.dumps(fields).encode(), durable=False)
 
 
-def read_life(storage: Storage, path: str, boot_id: str) -> Life | None:
-    """What ``write_life`` noted last, if the machine has been up ever since."""
+def read_incarnation(storage: Storage, path: str, boot_id: str) -> Incarnation | None:
+    """Return what ``write_incarnation`` recorded last, if the machine has not rebooted since."""
     fields = _fields(storage.read_all(path) or b"")
     if fields.get("bootId") != boot_id:
         return None
-    return Life(boot_id=boot_id, registrations=_registrations_in(fields))
+    return Incarnation(boot_id=boot_id, registrations=_registrations_in(fields))
 
 
 def _fields(data: bytes) -> dict[str, object]:
@@ -251,7 +251,7 @@ def _fields_of(registrations: Registrations) -> dict[str, object]:
     incarnations = [text_id(one) for one in registrations.incarnation_ids]
     return {
         "brokerEpoch": registrations.broker_epoch,
-        # What earlier builds read.
+        # Fields that earlier versions read.
         "incarnationId": incarnations[-1] if incarnations else None,
         "incarnationIds": incarnations,
     }

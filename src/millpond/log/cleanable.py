@@ -1,4 +1,4 @@
-"""Whether a log is compacted now, and how far. A decision over numbers; nothing is rewritten here."""
+"""Decides whether a log is compacted now, and how far. Nothing is rewritten here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from millpond.log.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A closed segment as a plan of compaction saw it."""
+    """A closed segment as seen by a compaction plan."""
 
     base_offset: Offset
     next_base: Offset
@@ -19,7 +19,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Cleanable:
-    """The segments of a pass, and the offset from which on nothing is looked at."""
+    """The segments of a pass, and the offset at which the pass ends."""
 
     sources: list[Source]
     bound: Offset
@@ -33,9 +33,9 @@ def find_cleanable(
     stable: Offset,
     now_ms: TimestampMs,
 ) -> Cleanable | None:
-    """What a pass over closed segments, each with the base of the next, would rewrite; None: not now.
+    """Return what a pass over closed segments, each with the base of the next, would rewrite; None: not now.
 
-    Below ``first_dirty`` compaction has been; below ``stable`` everything is decided and replicated.
+    Below ``first_dirty`` the log is compacted; below ``stable`` everything is decided and replicated.
     """
     if not closed or any(segment.damage for segment, _ in closed):
         return None
@@ -57,10 +57,10 @@ def _first_uncleanable(
     stable: Offset,
     now_ms: TimestampMs,
 ) -> Offset:
-    """The base of the first segment that this pass must leave alone.
+    """Return the base of the first segment that this pass must skip.
 
-    That is one with undecided or unreplicated records, one younger than ``min.compaction.lag.ms``, or the
-    active one. Segments come with the base of the next.
+    That is one with open transactions or unreplicated records, one younger than ``min.compaction.lag.ms``, or
+    the active one. Segments come with the base of the next.
     """
     for segment, next_base in closed:
         young = (
@@ -80,7 +80,9 @@ def _is_worthwhile(
     bound: Offset,
     now_ms: TimestampMs,
 ) -> bool:
-    """Whether enough is dirty (``min.cleanable.dirty.ratio``), or something is dirty for too long."""
+    """Return whether enough is dirty (``min.cleanable.dirty.ratio``), or something has been dirty for too
+    long.
+    """
     candidates = [pair for pair in closed if pair[0].base_offset < bound]
     dirty = [segment for segment, next_base in candidates if next_base > first_dirty]
     dirty_bytes = sum(segment.size for segment in dirty)

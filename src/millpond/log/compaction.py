@@ -1,23 +1,24 @@
-"""Compaction: keep the last record of each key, in order, at its offset.
+"""Compaction: keeps the last record of each key, in order, at its offset.
 
 Three steps, so that appends and reads never wait:
 
 1. ``PartitionLog.plan_compaction`` (on the log's thread) decides whether and how far (``cleanable``), and
-   copies the few facts that matter.
+   copies the state that the run needs.
 2. ``CompactionPlan.run`` (on any thread, or in another process) reads closed segments through its own
    descriptors and writes ``.cleaned`` files beside them. It shares nothing with the log.
 3. ``PartitionLog.install_compaction`` (on the log's thread) swaps the files; ``recovery`` finishes or undoes
    a swap that a crash interrupted.
 
-What stays, as brokers of today decide it:
+What is kept, as in Apache Kafka:
 
 * of each key the last record below the bound; every record above it;
 * a tombstone (a key without a value) until ``delete.retention.ms`` after the first pass that saw it. That
   time is written into the batch (attribute bit 6; the base timestamp then holds it; KIP-534);
-* a transaction's marker likewise, but only once nothing of the transaction is left; never records of an
+* a transaction's marker likewise, but only once no record of the transaction is left; never records of an
   aborted transaction;
 * the last batch of an active producer, and the last batch of the pass, if need be without records, so that
-  sequences and offsets are not forgotten. Records without a key do not belong in such a topic; they go.
+  sequences and offsets are not forgotten. Records without a key are not allowed in such a topic; they are
+  removed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,7 +59,7 @@ _WRITE_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CleanedGroup:
-    """Segments that become one."""
+    """Segments that are merged into one."""
 
     base_offset: Offset
     sources: tuple[Offset, ...]
@@ -66,7 +67,7 @@ class CleanedGroup:
 
 @dataclass(slots=True, kw_only=True)
 class CompactionResult:
-    """What ``run`` wrote, for ``install_compaction`` and for people."""
+    """The result of ``run``, for ``install_compaction`` and for the log message."""
 
     plan: "CompactionPlan"
     groups: list[CleanedGroup]
@@ -88,7 +89,7 @@ class CompactionPlan:
     now_ms: TimestampMs
     sources: list[Source]
     first_dirty: Offset
-    bound: Offset  # nothing from here on is looked at
+    bound: Offset  # the pass ends here
     last_offsets: dict[
         ProducerId, tuple[int, Offset]
     ]  # epoch and last data offset of active producers
@@ -102,7 +103,7 @@ class CompactionPlan:
         return _Pass(self).run()
 
     def discard(self) -> None:
-        """Remove what ``run`` wrote or began to write."""
+        """Remove the files of ``run``, complete or not."""
         for source in self.sources:
             name = f"{self.directory}/{segment_name(source.base_offset)}"
             for suffix in SEGMENT_SUFFIXES:
@@ -110,9 +111,9 @@ class CompactionPlan:
 
 
 def decide_swap(storage: Storage, directory: str, base_offset: Offset) -> list[str]:
-    """From here on the compacted files count. Answers the suffixes of those that there are.
+    """Decide the swap: from here on the compacted files count. Return the suffixes of the existing files.
 
-    The batches' name goes first: while another file is called ``.cleaned``, nothing has been decided.
+    The batches' file is renamed first: while another file is called ``.cleaned``, nothing has been decided.
     """
     name = f"{directory}/{segment_name(base_offset)}"
     suffixes = [
@@ -127,7 +128,7 @@ def decide_swap(storage: Storage, directory: str, base_offset: Offset) -> list[s
 def finish_swap(
     storage: Storage, directory: str, base_offset: Offset, suffixes: Sequence[str]
 ) -> None:
-    """Give the compacted files their names, which the old ones have left."""
+    """Rename the compacted files to the names of the old ones, which are gone."""
     name = f"{directory}/{segment_name(base_offset)}"
     for suffix in suffixes:
         storage.rename(name + suffix + SWAP_SUFFIX, name + suffix)
@@ -139,7 +140,7 @@ class _Pass:
     def __init__(self, plan: CompactionPlan) -> None:
         self._plan = plan
         self._latest: dict[bytes, Offset] = {}  # key → its last offset in the dirty part
-        self._mapped_to: Offset = plan.first_dirty  # the map knows everything below
+        self._mapped_to: Offset = plan.first_dirty  # the map contains everything below
         self._records_read = 0
         self._records_kept = 0
         self._bytes_read = 0
@@ -169,7 +170,7 @@ class _Pass:
         """Remember the last offset of each key in the dirty part, until the map is full."""
         plan = self._plan
         dirty = [source for source in plan.sources if source.next_base > plan.first_dirty]
-        # Transactions that ended before are not followed: their markers are not met here.
+        # Transactions that ended before are not tracked: their markers do not occur here.
         begin = dirty[0].base_offset if dirty else plan.bound
         transactions = _Transactions([one for one in plan.aborted if one.last_offset >= begin])
         for source in dirty:
@@ -228,7 +229,7 @@ class _Pass:
     def _clean(
         self, source: Source, transactions: "_Transactions"
     ) -> Iterator[bytes | bytearray | memoryview]:
-        """The batches of a segment that stay, changed where they must be."""
+        """Yield the batches of a segment that are kept, rewritten where needed."""
         self._bytes_read += source.size
         for header, data in self._batches(source):
             if header.is_control:
@@ -242,7 +243,9 @@ class _Pass:
     def _clean_marker(
         self, header: BatchHeader, data: memoryview, *, gone: bool
     ) -> bytearray | memoryview | None:
-        """A marker outlives its transaction by the time that tombstones have."""
+        """Return a marker, which is kept as long as tombstones after its transaction's last record; None to
+        drop it.
+        """
         self._records_read += header.record_count
         horizon = header.delete_horizon_ms
         if gone and horizon is not None and horizon <= self._plan.now_ms:
@@ -284,7 +287,7 @@ class _Pass:
         return record.value is not None or horizon is None or self._plan.now_ms < horizon
 
     def _must_stay(self, header: BatchHeader) -> bool:
-        """Whether the batch's header holds what nothing else in the log does."""
+        """Return whether the batch's header holds state that is nowhere else in the log."""
         if header.next_offset == self._plan.bound:
             return True
         last = self._plan.last_offsets.get(header.producer_id)
@@ -323,7 +326,7 @@ class _Pass:
 
 @dataclass(slots=True)
 class _Transactions:
-    """Follows transactions through a pass: which batches are aborted, which markers mark nothing any more."""
+    """Tracks transactions through a pass: which batches are aborted, which markers are no longer needed."""
 
     aborted: list[AbortedTransaction]
     _waiting: list[AbortedTransaction] = field(init=False)
@@ -336,7 +339,7 @@ class _Transactions:
         self._waiting = sorted(self.aborted, key=lambda entry: entry.first_offset, reverse=True)
 
     def on_batch(self, header: BatchHeader) -> bool:
-        """Whether the batch belongs to an aborted transaction."""
+        """Return whether the batch belongs to an aborted transaction."""
         self._advance(header.last_offset)
         if not header.is_transactional:
             return False
@@ -347,7 +350,7 @@ class _Transactions:
         return False
 
     def on_marker(self, header: BatchHeader, data: memoryview) -> bool:
-        """Whether nothing of the marker's transaction is left in the log."""
+        """Return whether no record of the marker's transaction is left in the log."""
         self._advance(header.last_offset)
         if not header.record_count:
             return True
@@ -368,7 +371,7 @@ class _Transactions:
         return False
 
     def take_aborted(self) -> list[AbortedTransaction]:
-        """The aborted transactions whose markers were kept since the last call."""
+        """Return the aborted transactions whose markers were kept since the last call."""
         kept, self._kept = self._kept, []
         return kept
 
@@ -379,7 +382,7 @@ class _Transactions:
 
 
 def _group(sources: list[Source], config: LogConfig) -> list[list[Source]]:
-    """Neighbours that together make a segment of at most ``segment.bytes``."""
+    """Return groups of adjacent segments that together have at most ``segment.bytes``."""
     groups: list[list[Source]] = []
     size = 0
     for source in sources:
@@ -398,7 +401,9 @@ def _group(sources: list[Source], config: LogConfig) -> list[list[Source]]:
 
 
 def _decode(data: memoryview) -> list[Record] | None:
-    """A batch's records; nothing if its producer wrote nonsense under a right checksum: it stays as it is."""
+    """Return a batch's records; None if they do not decode despite a right checksum: the batch is kept
+    unchanged.
+    """
     try:
         return decode_batch(data)
     except UNREADABLE:

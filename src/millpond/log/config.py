@@ -1,4 +1,4 @@
-"""What a topic decides about its log. Kafka's defaults, plus the flush policy, which is ours."""
+"""The settings of a topic's log. Kafka's defaults, plus the flush policy, which is ours."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from millpond.base.ids import Offset
 
 DAY_MS = 24 * 60 * 60 * 1000
 LONG_MAX = 2**63 - 1
-# Kafka's default level of lz4 stands for its fast mode; every other is a level of the thorough one.
+# Kafka's default level of lz4 stands for its fast mode; every other is a level of the high-compression mode.
 LZ4_LEVEL_FAST = 9
 
 
@@ -48,12 +48,12 @@ class LogConfig:
     producer_id_expiration_ms: int = DAY_MS
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
-    # What readers get where records are lost: "fail" or "skip".
+    # What consumers get where records are lost: "fail" or "skip".
     unreadable_records: str = "fail"
 
     @property
     def compression_level(self) -> int | None:
-        """The level of the topic's own codec; None for the codec's usual one."""
+        """The level of the topic's own codec; None for the codec's default."""
         match self.compression_type:
             case "gzip":
                 return self.compression_gzip_level
@@ -66,23 +66,24 @@ class LogConfig:
 
     @property
     def compacts(self) -> bool:
-        """Whether old values of a key may go."""
+        """Whether compaction may remove old values of a key."""
         return "compact" in self.cleanup_policy
 
     def gaps_below(self, cleaner_offset: Offset) -> Offset:
-        """Below which offsets records may be missing without a loss, if compaction has been up to there.
+        """Return below which offset records may be missing without a loss, if compaction has been up to
+        there.
 
-        Anywhere in a log that is compacted or ever was, here or by a leader that it was copied from: passes
-        drop some records above the offset that they note.
+        Anywhere in a log that is compacted or ever was, here or on a leader that it was copied from: passes
+        remove some records above the offset that they record.
         """
         return LONG_MAX if self.compacts or cleaner_offset > 0 else 0
 
     @property
     def deletes(self) -> bool:
-        """Whether old segments may go."""
+        """Whether retention may delete old segments."""
         return "delete" in self.cleanup_policy
 
     @property
     def uses_append_time(self) -> bool:
-        """Whether the broker's clock replaces the publisher's."""
+        """Whether the broker's clock replaces the producer's."""
         return self.message_timestamp_type == "LogAppendTime"

@@ -1,7 +1,7 @@
-"""Remember which bytes of which segment are known to be damaged, so that a restart does not forget.
+"""Records which bytes of which segment are known to be damaged, so that a restart does not forget.
 
-One text file in the partition's directory, only there while there is damage. Kafka ignores it. A file that is
-torn itself is ignored: the damage is found again by whoever reads or verifies the segment.
+One text file in the partition's directory, only there while there is damage. Kafka ignores it. A torn file is
+ignored: the next read or verification of the segment finds the damage again.
 """
 
 from collections.abc import Collection, Iterable
@@ -14,7 +14,7 @@ _VERSION = "0"
 
 
 def write_damage(storage: Storage, directory: str, segments: Iterable[Segment]) -> None:
-    """Write down the damage of all segments."""
+    """Write the damage of all segments."""
     lines = [
         f"{segment.base_offset} {damage.position} {damage.end} {damage.first_offset} {damage.next_offset} "
         + " ".join(damage.reason.split())
@@ -31,7 +31,7 @@ def write_damage(storage: Storage, directory: str, segments: Iterable[Segment]) 
 def read_damage(
     storage: Storage, directory: str, names: Collection[str], segments: Iterable[Segment]
 ) -> None:
-    """Give segments back the damage that was written down."""
+    """Restore the recorded damage of segments."""
     if DAMAGE_FILE not in names:
         return
     by_base = {segment.base_offset: segment for segment in segments}

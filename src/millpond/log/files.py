@@ -1,7 +1,7 @@
 """The names of a partition's files.
 
 A segment is four files named by its first offset in twenty digits; a producer snapshot is named by the offset
-up to which it counts. A file that is being written, replaced or deleted has a second suffix.
+that it covers everything below. A file that is being written, replaced or deleted has a second suffix.
 """
 
 from collections.abc import Iterable
@@ -24,12 +24,12 @@ _DIGITS = 20
 
 
 def segment_name(base_offset: Offset) -> str:
-    """The twenty digits that name a segment's files."""
+    """Return the twenty digits that name a segment's files."""
     return f"{base_offset:020d}"
 
 
 class Listing:
-    """The names in a partition's directory, sorted into what they are."""
+    """The names in a partition's directory, by kind."""
 
     __slots__ = ("_by_suffix", "others")
 
@@ -43,7 +43,7 @@ class Listing:
                 self.others.add(name)
 
     def offsets(self, suffix: str) -> list[Offset]:
-        """The offsets of the files with exactly this suffix, ascending."""
+        """Return the offsets of the files with exactly this suffix, ascending."""
         found = self._by_suffix.get(suffix)
         if found is None:
             return []
@@ -51,7 +51,7 @@ class Listing:
         return found
 
     def names_ending(self, suffix: str) -> list[str]:
-        """All names that end with a suffix, sorted."""
+        """Return all names that end with a suffix, sorted."""
         numbered = [
             segment_name(offset) + full
             for full, offsets in self._by_suffix.items()

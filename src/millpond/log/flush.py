@@ -1,7 +1,7 @@
-"""Making a log durable: a plan that is made on the log's thread and run on any.
+"""Makes a log durable: a plan that is made on the log's thread and run on any.
 
-The plan owns duplicates of the descriptors it syncs and the names of what it syncs besides, so nothing that
-the log does meanwhile (rolling, deleting, closing) can disturb it, and no lock is needed.
+The plan owns duplicates of the descriptors it syncs and the names of the other files, so nothing that the log
+does meanwhile (rolling, deleting, closing) can disturb it, and no lock is needed.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from millpond.log.storage import Storage
 
 
 class FlushOutcome(Enum):
-    """What became of a plan."""
+    """The outcome of a plan."""
 
-    ABANDONED = auto()  # not run, or not to its end, without an error of the disk
+    ABANDONED = auto()  # not run, or not completely, without an error of the disk
     DONE = auto()
     FAILED = auto()
 
@@ -26,7 +26,7 @@ class FlushOutcome(Enum):
 class FlushPlan:
     """Files that must be synced so that everything below ``end_offset`` is durable.
 
-    Made by ``begin_flush``, run on any thread, given back to ``finish_flush`` in any case.
+    Made by ``begin_flush``, run on any thread, returned to ``finish_flush`` in any case.
     """
 
     __slots__ = (
@@ -74,13 +74,13 @@ class FlushPlan:
         self.outcome = FlushOutcome.DONE
 
     def close(self) -> None:
-        """Give unused handles back."""
+        """Close unused handles."""
         for handle in self._handles:
             handle.close()
 
 
 class Unflushed:
-    """What was written to a log and no flush has covered, but for the batches of the active segment."""
+    """What was written to a log since the last flush, except the batches of the active segment."""
 
     __slots__ = ("_directory", "_epochs", "_paths", "_segments", "_storage", "new_names")
 
@@ -92,7 +92,7 @@ class Unflushed:
         self._epochs = epochs
         self._segments = segments  # closed ones
         self._paths: list[str] = []  # of files beside the segments
-        self.new_names = True  # the directory has entries that no flush has covered
+        self.new_names = True  # the directory has entries that were not synced yet
 
     @property
     def has_files(self) -> bool:
@@ -101,24 +101,24 @@ class Unflushed:
 
     @property
     def paths(self) -> list[str]:
-        """Files beside the segments that wait for a flush."""
+        """The files beside the segments that wait for a flush."""
         return list(self._paths)
 
     def add_segment(self, segment: Segment) -> None:
-        """A segment was closed."""
+        """Add a segment that was closed."""
         self._segments.append(segment)
 
     def add_file(self, path: str) -> None:
-        """A file beside the segments was written."""
+        """Add a file beside the segments that was written."""
         self._paths.append(path)
 
     def forget(self, segment: Segment) -> None:
-        """A segment is not the log's any more, or not closed any more."""
+        """Remove a segment that is no longer in the log, or no longer closed."""
         if segment in self._segments:
             self._segments.remove(segment)
 
     def plan(self, active: Segment, *, end_offset: Offset, generation: int) -> FlushPlan:
-        """What to sync for all of it and for the active segment. The plan has it from now on."""
+        """Return a plan that syncs all of it and the active segment. The plan owns it from now on."""
         paths = list(self._paths)
         for segment in self._segments:
             segment.save_indexes()
@@ -131,7 +131,7 @@ class Unflushed:
             paths.append(self._epochs.path)
         directories = []
         if self.new_names:
-            # The partition's own name stands in its parent directory.
+            # The partition's own name is in its parent directory.
             directories = [self._directory, self._directory.rpartition("/")[0]]
         plan = FlushPlan(
             self._storage,
@@ -145,17 +145,19 @@ class Unflushed:
         return plan
 
     def clear(self) -> None:
-        """Somebody sees to all of it, or has."""
+        """Drop everything, because the caller syncs it."""
         self._segments, self._paths = [], []
         self._epochs.dirty = self.new_names = False
 
     def take_back(self, plan: FlushPlan, closed: Sequence[Segment]) -> None:
-        """A plan was not carried out; of its segments these are still closed ones of the log."""
+        """Add the contents of a plan that was not executed; ``closed`` are its segments that are still in the
+        log.
+        """
         known = [segment for segment in plan.segments if segment in closed]
         self._segments = known + [one for one in self._segments if one not in known]
         self._paths = plan.paths + self._paths
         self.mark_names()
 
     def mark_names(self) -> None:
-        """Nobody knows whether the names and the epochs were synced."""
+        """Mark the names and the epochs as possibly not synced."""
         self._epochs.dirty = self.new_names = True

@@ -1,4 +1,4 @@
-"""Batches on their way into a log: what is known of them before a byte is written.
+"""Checks of incoming batches before a byte is written.
 
 Everything here looks at buffers and settings only, so a batch that is refused has changed nothing.
 """
@@ -24,7 +24,7 @@ from millpond.record.validate import TopicRules
 
 
 class ProducerBatch(NamedTuple):
-    """A batch whose producer is remembered: its header, its first offset, its place in the buffer."""
+    """A batch of a remembered producer: its header, its first offset, its place in the buffer."""
 
     header: BatchHeader
     offset: Offset
@@ -32,20 +32,20 @@ class ProducerBatch(NamedTuple):
 
 
 class CopiedBatches(NamedTuple):
-    """Whole batches of a leader's log that follow on what a follower has."""
+    """Whole batches of a leader's log that continue a follower's."""
 
     batches: list[NewBatch]
     producing: list[ProducerBatch]
     epochs: list[tuple[LeaderEpoch, Offset]]  # that begin here
     first_offset: Offset
     next_offset: Offset
-    gap_end: Offset  # of the last offsets that the leader's log lacks; -1 if it lacks none
+    gap_end: Offset  # the end of the last gap in the leader's log; -1 if there is none
     timestamp: TimestampMs  # the largest
-    size: int  # of the whole batches; what follows is cut off
+    size: int  # of the whole batches; the rest is an incomplete batch
 
 
 def topic_codec(config: LogConfig) -> Compression | None:
-    """The codec that a topic insists on; nothing if producers choose."""
+    """Return the topic's own codec; None if producers choose."""
     if config.compression_type == "producer":
         return None
     if config.compression_type == "uncompressed":
@@ -54,7 +54,7 @@ def topic_codec(config: LogConfig) -> Compression | None:
 
 
 def topic_rules(config: LogConfig) -> TopicRules:
-    """What a topic asks of the batches that clients send to it."""
+    """Return the topic's rules for batches of clients."""
     return TopicRules(
         message_bytes_max=config.max_message_bytes,
         before_max_ms=config.message_timestamp_before_max_ms,
@@ -67,7 +67,7 @@ def topic_rules(config: LogConfig) -> TopicRules:
 
 
 def read_headers(data: ByteBuffer, topic_partition: TopicPartition) -> list[BatchHeader]:
-    """The headers of whole batches, at least one. Raises ``InvalidRecord``."""
+    """Return the headers of whole batches, at least one. Raises ``InvalidRecord``."""
     headers = [header for _, header in iter_batches(data)]
     if not headers or sum(header.size for header in headers) != len(data):
         raise InvalidRecord(f"{topic_partition}: {len(data)} bytes are not whole batches")
@@ -82,7 +82,7 @@ def bring_under_codec(
     level: int | None,
     topic_partition: TopicPartition,
 ) -> tuple[WritableBuffer, Sequence[BatchHeader]]:
-    """Compress every batch as the topic wants it; control batches stay as they are."""
+    """Recompress every batch with the topic's codec; control batches are unchanged."""
     if all(header.compression == codec or header.is_control for header in headers):
         return data, headers
     changed = bytearray()
@@ -103,9 +103,9 @@ def check_copied(
     epoch: LeaderEpoch,
     topic_partition: TopicPartition,
 ) -> CopiedBatches:
-    """What a leader sent to a follower whose log ends at ``after``, with ``epoch`` as its latest.
+    """Check batches from a leader for a follower whose log ends at ``after``, with ``epoch`` as its latest.
 
-    Raises ``InvalidRecord`` or ``CorruptBatch``. A cut-off last batch is left out.
+    Raises ``InvalidRecord`` or ``CorruptBatch``. An incomplete last batch is left out.
     """
     batches: list[NewBatch] = []
     producing: list[ProducerBatch] = []

@@ -2,10 +2,10 @@
 
 Rules:
 
-* An index is a hint that can be rebuilt from the segment: entries of the segment that is being written wait
-  in memory and reach the file when the segment is flushed, rolled or closed.
-* Entries only grow. The offset kept with a position is the last one of the batch that starts there.
-* A file that cannot be an index raises ``CorruptIndex`` when it is loaded; the segment then builds it anew.
+* An index is a hint that can be rebuilt from the segment: entries of the active segment stay in memory and
+  are written when the segment is flushed, rolled or closed.
+* Entries only grow. The offset of an entry is the last one of the batch at its position.
+* A malformed file raises ``CorruptIndex`` when it is loaded; the segment then rebuilds it.
 
 They know files and numbers, nothing of batches.
 """
@@ -31,7 +31,7 @@ class CorruptIndex(CorruptLog):
 
 
 class OffsetIndex:
-    """Where to begin looking for an offset. ``offsets`` and ``positions`` run side by side."""
+    """Returns where to begin looking for an offset. ``offsets`` and ``positions`` are parallel lists."""
 
     __slots__ = ("_offsets", "_path", "_positions", "_saved", "_storage", "base_offset", "used")
 
@@ -41,8 +41,8 @@ class OffsetIndex:
         self.base_offset = base_offset
         self._offsets: array[int] | None = None
         self._positions: array[int] = array("i")
-        self._saved = 0  # entries that the file has
-        self.used = False  # since the cache last looked
+        self._saved = 0  # entries in the file
+        self.used = False  # since the cache last checked
 
     @property
     def loaded(self) -> bool:
@@ -51,11 +51,11 @@ class OffsetIndex:
 
     @property
     def memory_bytes(self) -> int:
-        """What the entries take in memory."""
+        """The size of the entries in memory."""
         return 0 if self._offsets is None else len(self._offsets) * OFFSET_ENTRY_BYTES
 
     def load(self, position_max: int) -> None:
-        """Read the file; ``CorruptIndex`` unless entries grow and stay below ``position_max``."""
+        """Read the file. Raises ``CorruptIndex`` unless entries grow and stay below ``position_max``."""
         data = self._storage.read_all(self._path)
         if data is None:
             raise CorruptIndex(f"{self._path} is missing")
@@ -65,7 +65,7 @@ class OffsetIndex:
         if _LITTLE_ENDIAN:
             entries.byteswap()
         offsets, positions = entries[0::2], entries[1::2]
-        # The last entry is the largest of a sound index; one look finds torn and zero-filled files.
+        # The last entry is the largest of a valid index; one check finds torn and zero-filled files.
         if offsets and (
             offsets[-1] < 0
             or positions[-1] < 0
@@ -76,11 +76,11 @@ class OffsetIndex:
         self._offsets, self._positions, self._saved = offsets, positions, len(offsets)
 
     def begin(self) -> None:
-        """The file is new and empty."""
+        """Start empty: the file is new."""
         self._offsets, self._positions, self._saved = array("i"), array("i"), 0
 
     def unload(self) -> None:
-        """Forget the entries, unless they could not be saved yet; they can be loaded again."""
+        """Drop the entries, unless they could not be saved yet; they can be loaded again."""
         if self._offsets is None or self._saved != len(self._offsets):
             return
         self._offsets = None
@@ -88,7 +88,7 @@ class OffsetIndex:
 
     @property
     def entries(self) -> int:
-        """How many entries there are (of a loaded index)."""
+        """The number of entries (of a loaded index)."""
         return 0 if self._offsets is None else len(self._offsets)
 
     @property
@@ -106,10 +106,10 @@ class OffsetIndex:
             self._positions.append(position)
 
     def bracket(self, offset: Offset) -> tuple[int, int]:
-        """Positions between which the batch with this offset begins; the second may be -1 (unknown).
+        """Return positions between which the batch with this offset begins; the second may be -1 (unknown).
 
-        The first is of a batch that lies before it or is it; the second is of the first indexed batch
-        whose last offset is not below it.
+        The first is of a batch that is before it or is it; the second is of the first indexed batch whose
+        last offset is not below it.
         """
         offsets = self._offsets
         assert offsets is not None
@@ -119,7 +119,7 @@ class OffsetIndex:
         return low, self._positions[slot] if slot < len(offsets) else -1
 
     def truncate(self, offset: Offset) -> None:
-        """Forget entries at or above the offset, in memory and on disk."""
+        """Remove entries at or above the offset, in memory and on disk."""
         offsets = self._offsets
         assert offsets is not None
         keep = bisect_left(offsets, offset - self.base_offset)
@@ -128,18 +128,18 @@ class OffsetIndex:
             self._rewrite()
 
     def reset(self) -> None:
-        """Begin anew, in memory; ``save`` then replaces the file."""
+        """Start again empty, in memory; ``save`` then replaces the file."""
         self._offsets, self._positions, self._saved = array("i"), array("i"), -1
 
     def save(self) -> bool:
-        """Bring the file up to date; whether it was not."""
+        """Rewrite the file if it is stale. Return whether it was."""
         if self._offsets is None or self._saved == len(self._offsets):
             return False
         if self._saved < 0:
             self._rewrite()
             return True
         file = self._storage.open(self._path, create=True)
-        # The file may hold more than we know of: what a crashed predecessor wrote.
+        # The file may hold more entries than are in memory: those of a process that crashed.
         if file.size != self._saved * OFFSET_ENTRY_BYTES:
             file.close()
             self._rewrite()
@@ -165,7 +165,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """The largest timestamp seen up to an offset. Kept as the file's bytes: it is searched seldom."""
+    """The largest timestamp up to an offset. Kept as the file's bytes: it is searched seldom."""
 
     __slots__ = ("_data", "_path", "_saved", "_storage", "base_offset", "last_timestamp")
 
@@ -174,7 +174,7 @@ class TimeIndex:
         self._path = path
         self.base_offset = base_offset
         self._data: bytearray | None = None
-        self._saved = 0  # bytes that the file has
+        self._saved = 0  # bytes in the file
         self.last_timestamp: TimestampMs = NO_TIMESTAMP
 
     @property
@@ -183,7 +183,7 @@ class TimeIndex:
         return self._data is not None
 
     def load(self) -> None:
-        """Read the file; ``CorruptIndex`` if it cannot be a time index."""
+        """Read the file. Raises ``CorruptIndex`` if it is not a time index."""
         data = self._storage.read_all(self._path)
         if data is None:
             raise CorruptIndex(f"{self._path} is missing")
@@ -204,25 +204,25 @@ class TimeIndex:
         self.last_timestamp = timestamp
 
     def begin(self) -> None:
-        """The file is new and empty."""
+        """Start empty: the file is new."""
         self._data, self._saved = bytearray(), 0
 
     def copy(self) -> "TimeIndex":
-        """Another view of the same file, for one question."""
+        """Return another view of the same file, for one lookup."""
         return TimeIndex(self._storage, self._path, self.base_offset)
 
     def unload(self) -> None:
-        """Forget the entries, unless they could not be saved yet; they can be loaded again."""
+        """Drop the entries, unless they could not be saved yet; they can be loaded again."""
         if self._data is not None and self._saved == len(self._data):
             self._data = None
 
     @property
     def entries(self) -> int:
-        """How many entries there are (of a loaded index)."""
+        """The number of entries (of a loaded index)."""
         return 0 if self._data is None else len(self._data) // TIME_ENTRY_BYTES
 
     def last_entry(self) -> tuple[TimestampMs, Offset]:
-        """The largest timestamp and the offset it was seen at; (-1, base offset) for none."""
+        """Return the largest timestamp and its offset; (-1, base offset) for none."""
         data = self._data
         assert data is not None
         if not data:
@@ -231,7 +231,7 @@ class TimeIndex:
         return timestamp, self.base_offset + relative
 
     def read_last(self) -> tuple[TimestampMs, Offset]:
-        """The same from the file alone, without loading the rest; ``CorruptIndex`` if that cannot be."""
+        """Return the same from the file alone, without loading the rest. Raises ``CorruptIndex``."""
         try:
             file = self._storage.open(self._path)
         except StorageFailure:
@@ -255,7 +255,7 @@ class TimeIndex:
             self.last_timestamp = timestamp
 
     def floor(self, timestamp: TimestampMs) -> Offset:
-        """The offset of the last entry not later than the timestamp; the base offset for none."""
+        """Return the offset of the last entry not later than the timestamp; the base offset for none."""
         data = self._data
         assert data is not None
 
@@ -270,7 +270,7 @@ class TimeIndex:
         return self.base_offset + relative
 
     def truncate(self, offset: Offset) -> None:
-        """Forget entries at or above the offset, in memory and on disk."""
+        """Remove entries at or above the offset, in memory and on disk."""
         data = self._data
         assert data is not None
 
@@ -284,13 +284,13 @@ class TimeIndex:
             self._rewrite()
 
     def reset(self) -> None:
-        """Begin anew, in memory; ``save`` then replaces the file."""
+        """Start again empty, in memory; ``save`` then replaces the file."""
         self._data = bytearray()
         self._saved = -1
         self.last_timestamp = NO_TIMESTAMP
 
     def save(self) -> bool:
-        """Bring the file up to date; whether it was not."""
+        """Rewrite the file if it is stale. Return whether it was."""
         data = self._data
         if data is None or self._saved == len(data):
             return False
@@ -321,16 +321,16 @@ class IndexCache:
     def __init__(self, bytes_max: int = INDEX_CACHE_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        # In order of admission; one that was used since the last look gets a second chance.
+        # In order of admission; one that was used since the last check gets a second chance.
         self._indexes: dict[OffsetIndex, int] = {}
 
     @property
     def memory_bytes(self) -> int:
-        """What the indexes in the cache take."""
+        """The size of the indexes in the cache."""
         return self._bytes
 
     def admit(self, index: OffsetIndex) -> None:
-        """The index was loaded, or its segment was closed; others may have to go."""
+        """Add an index that was loaded or whose segment was closed; evicts others if needed."""
         self.forget(index)
         self._indexes[index] = index.memory_bytes
         self._bytes += index.memory_bytes
@@ -345,7 +345,7 @@ class IndexCache:
                 oldest.unload()
 
     def forget(self, index: OffsetIndex) -> None:
-        """The index is no longer the cache's business: its segment is written to again, or gone."""
+        """Remove an index whose segment is written to again, or deleted."""
         size = self._indexes.pop(index, None)
         if size is not None:
             self._bytes -= size

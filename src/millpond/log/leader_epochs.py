@@ -1,7 +1,7 @@
-"""Where each leader epoch began: what a follower asks to find out where it and the leader part.
+"""The start offset of each leader epoch, by which a follower finds where its log diverges from the leader's.
 
 Epochs and offsets only grow. Every change is written at once (it is rare) but made durable by the next flush
-of the log; what a crash takes is found again in the batches, which carry their epoch.
+of the log; entries lost in a crash are found again in the batches, which carry their epoch.
 """
 
 from bisect import bisect_right
@@ -27,18 +27,20 @@ class LeaderEpochs:
 
     @property
     def path(self) -> str:
-        """The checkpoint's file, for whoever flushes it."""
+        """The checkpoint's path."""
         return self._path
 
     def assign(self, epoch: LeaderEpoch, offset: Offset, *, save: bool = True) -> None:
-        """From this offset on the epoch leads. Entries that contradict it were never committed: they go."""
+        """Note that the epoch starts at this offset. Entries that contradict it were never committed and are
+        removed.
+        """
         if epoch <= self.latest:
             return
         entries = [entry for entry in self.entries if entry[1] < offset]
         self._set([*entries, (epoch, offset)], save=save)
 
     def end_offset(self, epoch: LeaderEpoch, log_end: Offset) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch not above the one asked for, and where it ended; (-1, -1) if unknown."""
+        """Return the largest epoch up to this one, and where it ended; (-1, -1) if unknown."""
         if epoch == NO_EPOCH or not self.entries:
             return NO_EPOCH, NO_OFFSET
         if epoch == self.latest:
@@ -50,25 +52,25 @@ class LeaderEpochs:
         return (self.entries[slot - 1][0] if slot else epoch), ended
 
     def epoch_at(self, offset: Offset) -> LeaderEpoch:
-        """Which epoch wrote the offset; -1 if nobody remembers."""
+        """Return the epoch that wrote the offset; -1 if it is unknown."""
         slot = bisect_right(self.entries, offset, key=lambda entry: entry[1])
         return self.entries[slot - 1][0] if slot else NO_EPOCH
 
     def truncate_end(self, end_offset: Offset) -> None:
-        """Forget epochs that began at or after the new end."""
+        """Remove epochs that began at or after the new end."""
         kept = [entry for entry in self.entries if entry[1] < end_offset]
         if len(kept) != len(self.entries):
             self._set(kept, save=True)
 
     def truncate_start(self, start_offset: Offset) -> None:
-        """Forget epochs that ended before the new start; the one that holds it begins there now."""
+        """Remove epochs that ended before the new start; the one that holds it begins there now."""
         slot = bisect_right(self.entries, start_offset, key=lambda entry: entry[1])
         if slot == 0 or (slot == 1 and self.entries[0][1] == start_offset):
             return
         self._set([(self.entries[slot - 1][0], start_offset), *self.entries[slot:]], save=True)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         if self.entries:
             self._set([], save=True)
 

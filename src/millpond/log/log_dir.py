@@ -1,14 +1,14 @@
-"""A log directory: every partition's log in it, and the files that speak for all of them.
+"""A log directory: every partition's log in it, and the files about all of them.
 
-A node may have several (``log_dirs.py``); each is locked, identified, marked as closed cleanly and
-checkpointed by itself.
+A node may have several (``log_dirs.py``); each has its own lock, identity, clean-shutdown marker and
+checkpoints.
 
 Rules:
 
 * One broker at a time: the directory is locked while it is open.
-* The mark of a clean stop is taken away before anything is written, and put there last of all.
-* A partition's directory is ``<topic>-<number>``. One that is being deleted is renamed first, so that it can
-  never be mistaken for the topic that comes after it under the same name. Anything else is left alone.
+* The marker of a clean shutdown is removed before anything is written, and written last of all.
+* A partition's directory is ``<topic>-<number>``. A directory that is being deleted is renamed first, so that
+  it can never be taken for a later topic of the same name. Other directories are left alone.
 * No single partition, whatever is in it, stops the others from opening; a directory that cannot be read at
   all is reported and left out.
 """
@@ -29,7 +29,7 @@ from millpond.log.checkpoint import (
     NO_REGISTRATIONS,
     CorruptCheckpoint,
     DirectoryMeta,
-    Life,
+    Incarnation,
     Registrations,
 )
 from millpond.log.config import LogConfig
@@ -40,7 +40,7 @@ from millpond.log.recovery import RecoveryReport
 from millpond.log.storage import DirectoryLock, Storage
 
 LOCK_FILE = ".lock"
-# Made and removed again when a disk that failed is tried.
+# Created and removed again to probe a disk that failed.
 PROBE_FILE = ".probe"
 _DELETE_SUFFIX = "-delete"
 _STRAY_SUFFIX = "-stray"
@@ -48,13 +48,13 @@ _PARTITION_DIR = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,10})$")
 _DELETED_DIR = re.compile(r"^.+\.[0-9a-f]{32}-delete$")
 _STRAY_DIR = re.compile(r"^.+\.[0-9a-f]{32}-stray$")
 
-# Closing this many logs with something to flush syncs the file system once instead of each file.
+# Closing this many unflushed logs syncs the file system once instead of each file.
 _SYNC_ALL_FROM = 32
 
 _log = logging.getLogger(__name__)
 
 
-# What is written down about every log, and in which file.
+# The offsets that are recorded for every log, and the file of each.
 _CHECKPOINTED: dict[str, Callable[[PartitionLog], Offset]] = {
     checkpoint.RECOVERY_POINTS_FILE: lambda log: log.recovery_point,
     # Kafka leaves out a start that is the first segment's own.
@@ -80,59 +80,81 @@ class LogDir:
         name: str = "",
         usage: Callable[[], tuple[int, int]] | None = None,
     ) -> None:
-        """``name`` is what administrators call it (its path in the file system); ``usage`` gives (total,
-        free) bytes of its disk.
+        """``name`` is the directory's name for administrators (its path in the file system); ``usage``
+        returns (total, free) bytes of its disk.
         """
         self.storage = storage
         self.path = path
         self.name = name or path
         self.usage = usage
-        # Whether it takes writes: set by who finds out that it does not (engine/partitions/disk_health.py).
+        # Whether it accepts writes; set by engine/partitions/disk_health.py.
         self.state = DirectoryState()
         # Whether it was opened, and whether that was the first time ever.
         self.is_open = False
         self.is_new = False
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        # How often a log has come or gone.
+        self.changes = 0
         self.reports: list[RecoveryReport] = []
         self.unreadable: dict[TopicPartition, str] = {}
-        # Logs in which damage was found and not looked into yet.
+        # Logs with damage that was found and not examined yet.
         self.damaged: set[TopicPartition] = set()
-        # Who is told, with a reason, that the disk has refused a write or a sync.
+        # Called, with a reason, when the disk refused a write or a sync.
         self.on_failure: Callable[[str], None] = lambda reason: None
-        # And that it could not be read: perhaps one place of it, perhaps all.
+        # Called when the disk could not be read: in one place or everywhere.
         self.on_unreadable: Callable[[str], None] = lambda reason: None
         self.meta: DirectoryMeta | None = None
         self.was_clean = False
-        # Those of the broker that ran here before, if the disk has lost nothing since; none if it may have.
+        # Those of the previous broker process here, if the disk has lost nothing since; none if it may have.
         self.previous_registrations = NO_REGISTRATIONS
-        # Logs that end below the high watermark that was written down last, and that: what lies between was
-        # committed, and is not on this disk any more. They are kept there until ``forget_shortened``.
+        # Logs that end below the last recorded high watermark, with that offset: the records between were
+        # committed, and are no longer on this disk. Kept until ``forget_shortened``.
         self.shortened: dict[TopicPartition, Offset] = {}
         self._boot_id: str | None = None
-        # Whether this life's own disk may have lost something, and whether this life could not be noted.
+        # Whether the disk may have lost writes of this incarnation, and whether this incarnation is not
+        # recorded.
         self._is_doubtful = False
         self._is_unnoted = False
         self._cache = IndexCache()
         self._lock: DirectoryLock | None = None
         self._doomed: list[tuple[TimestampMs, str]] = []
+        # Partitions that were taken out of use and whose directories could not be renamed: to what, and for
+        # how long the files are kept then (None: for good).
+        self._unrenamed: dict[TopicPartition, tuple[str, int | None]] = {}
         self._checkpointed: set[TopicPartition] = set()
         self._saved: dict[str, dict[TopicPartition, Offset]] = {}  # what the files hold, by file
-        # What the checkpoints say of logs that are not open: not yet, or because they cannot be.
+        # The checkpointed offsets of logs that are not open: not yet, or because they cannot be.
         self._written: dict[TopicPartition, dict[str, Offset]] = {}
         self._to_save: dict[str, None] | None = None  # checkpoints, in order; None: write at once
 
     def has_directory_of(self, topic_partition: TopicPartition) -> bool:
-        """Whether there is a directory of this partition, opened or not."""
+        """Return whether there is a directory of this partition, opened or not."""
         return self.storage.exists(self._at(str(topic_partition)))
 
+    def topic_id_of(self, topic_partition: TopicPartition) -> UUID | None:
+        """The topic of a partition that lies here, also of one that could not be opened; None if its files
+        do not say.
+        """
+        log = self.logs.get(topic_partition)
+        if log is not None:
+            return log.topic_id
+        path = f"{self._at(str(topic_partition))}/{checkpoint.PARTITION_METADATA_FILE}"
+        try:
+            return checkpoint.read_topic_id(self.storage, path)
+        except (CorruptCheckpoint, StorageFailure) as failure:
+            _log.warning(
+                "partition=%s: the id of its topic cannot be read: %s", topic_partition, failure
+            )
+            return None
+
     def share(self, damaged: set[TopicPartition], cache: IndexCache) -> None:
-        """Before it is opened: what it has in common with the node's other directories."""
+        """Set, before opening, what the node's directories share."""
         self.damaged = damaged
         self._cache = cache
 
     @property
     def directory_id(self) -> UUID:
-        """Tells this disk from one that replaced it; known once it is open."""
+        """The id that distinguishes this disk from a replacement; known once it is open."""
         assert self.meta is not None
         return self.meta.directory_id
 
@@ -150,18 +172,17 @@ class LogDir:
         first: TopicPartition | None = None,
         on_first: Callable[[], None] = lambda: None,
     ) -> None:
-        """Lock the directory and open every partition in it, recovering what needs it.
+        """Lock the directory and open every partition in it, recovering where needed.
 
-        ``first`` is opened before the others if it is there, and then ``on_first`` is called, so that
-        ``config_for`` can learn from that log how the others are to be opened.
-        ``cluster_id`` and ``directory_id`` are for a directory that is new; one that is not keeps its own,
-        and is refused if ``is_bound`` and its cluster is another one.
-        Without a ``directory_id`` one is derived from the cluster, the node and the path.
+        ``first`` is opened before the others if it exists, and then ``on_first`` is called, so that
+        ``config_for`` can use that log for the settings of the others. ``cluster_id`` and ``directory_id``
+        are for a new directory; an existing one keeps its own, and is refused if ``is_bound`` and its cluster
+        is another one. Without a ``directory_id`` one is derived from the cluster, the node and the path.
         Raises ``DataDirectoryInUse``, ``WrongDirectory`` or ``StorageFailure``.
         """
         if not self.storage.exists(self.path):
             self.storage.make_dir(self.path)
-            # Who this node is stands in here: its name must outlive a power cut as what is in it does.
+            # The node's identity is in here: the file's name must survive a power loss as its contents do.
             self.storage.sync_dir(self.path.rpartition("/")[0] if self.path else "..")
         self._lock = self.storage.lock(self._at(LOCK_FILE))
         try:
@@ -182,9 +203,12 @@ class LogDir:
         *,
         now_ms: TimestampMs,
     ) -> PartitionLog:
-        """Begin a new, empty log. Raises ``StorageFailure``."""
+        """Create a new, empty log. Raises ``StorageFailure``."""
         assert topic_partition not in self.logs
         try:
+            if topic_partition in self._unrenamed:
+                # The log before it under this name, whose files must not become part of the new one.
+                self._rename(topic_partition, now_ms)
             return self._create(topic_partition, config, topic_id, now_ms=now_ms)
         except CorruptLog:
             raise
@@ -201,7 +225,7 @@ class LogDir:
         now_ms: TimestampMs,
     ) -> PartitionLog:
         if topic_partition in self._checkpointed:
-            # What was written down about a deleted log of this name must not be applied to the new one.
+            # Recorded offsets of a deleted log of this name must not apply to the new one.
             self.write_checkpoints()
         replicated = self._saved.get(checkpoint.HIGH_WATERMARKS_FILE, {})
         if topic_partition in replicated:
@@ -222,15 +246,19 @@ class LogDir:
             on_failure=self._on_log_failure,
             on_unreadable=self._on_log_unreadable,
         )
-        self.logs[topic_partition] = log
+        self._add(log)
         return log
+
+    def _add(self, log: PartitionLog) -> None:
+        self.logs[log.topic_partition] = log
+        self.changes += 1
 
     def open_again(
         self, topic_partition: TopicPartition, config: LogConfig, *, now_ms: TimestampMs
     ) -> PartitionLog:
         """Open a log that could not be opened at the start: its disk may be readable again, or have space.
 
-        What has to be recovered is recovered now. Raises ``StorageFailure`` if it still cannot be.
+        Recovers the log if needed. Raises ``StorageFailure`` if it still cannot be opened.
         """
         assert topic_partition in self.unreadable
         log = self._opened(topic_partition, now_ms, config)
@@ -238,38 +266,64 @@ class LogDir:
         return log
 
     def delete(self, topic_partition: TopicPartition, *, now_ms: TimestampMs = 0) -> None:
-        """Take a log out of use at once; its files go with ``purge``."""
-        log = self.logs[topic_partition]
-        doomed = self._rename_out(topic_partition, _DELETE_SUFFIX, now_ms)
-        self._doomed.append((now_ms + log.config.file_delete_delay_ms, doomed))
+        """Delete a log at once; ``purge`` removes its files."""
+        log = self.logs.get(topic_partition)
+        # No reader has the files of a log that could not be opened.
+        delay_ms = log.config.file_delete_delay_ms if log is not None else 0
+        self._rename_out(topic_partition, _DELETE_SUFFIX, delay_ms, now_ms)
 
     def set_aside(self, topic_partition: TopicPartition, *, now_ms: TimestampMs = 0) -> str:
-        """Take a log out of use and keep its files under another name, which is answered."""
-        return self._rename_out(topic_partition, _STRAY_SUFFIX, now_ms)
+        """Close a log and keep its files under another name. Return that name."""
+        return self._rename_out(topic_partition, _STRAY_SUFFIX, None, now_ms)
 
-    def _rename_out(self, topic_partition: TopicPartition, ending: str, now_ms: TimestampMs) -> str:
-        log = self.logs.pop(topic_partition)
-        log.abandon()
-        tag = log.topic_id or uuid5(NAMESPACE_URL, f"{topic_partition} {log.end_offset} {now_ms}")
+    def _rename_out(
+        self,
+        topic_partition: TopicPartition,
+        ending: str,
+        delay_ms: int | None,
+        now_ms: TimestampMs,
+    ) -> str:
+        """The log is out of use when this returns or raises ``StorageFailure``; in the latter case its
+        directory is renamed later (``purge``), and at the latest before one of its name is made.
+        """
+        topic_id = self.topic_id_of(topic_partition)
+        log = self.logs.pop(topic_partition, None)
+        if log is not None:
+            self.changes += 1
+            log.abandon()
+        else:
+            del self.unreadable[topic_partition]
+            self._written.pop(topic_partition, None)
+        end_offset = log.end_offset if log is not None else 0
+        tag = topic_id or uuid5(NAMESPACE_URL, f"{topic_partition} {end_offset} {now_ms}")
         # Kafka shortens a name that would not fit into the 255 bytes of a file name.
         suffix = f".{tag.hex}{ending}"
         path = self._at(
             f"{topic_partition.topic[: 255 - len(suffix) - 11]}-{topic_partition.partition}{suffix}"
         )
-        if ending == _DELETE_SUFFIX:
-            self.storage.delete_tree(path)
-        elif self.storage.exists(path):
-            # Somebody copied it back: both are kept.
+        if ending == _STRAY_SUFFIX and self.storage.exists(path):
+            # An operator copied it back: both are kept.
             again = uuid5(tag, str(now_ms)).hex
             path = path.removesuffix(suffix) + f".{again}{ending}"
-        self.storage.rename(self._at(str(topic_partition)), path)
+        self._unrenamed[topic_partition] = path, delay_ms
+        self._rename(topic_partition, now_ms)
         return path
 
-    def purge(self, now_ms: TimestampMs) -> int:
-        """Remove the files of deleted logs whose time has come; answers how many logs.
+    def _rename(self, topic_partition: TopicPartition, now_ms: TimestampMs) -> None:
+        path, delay_ms = self._unrenamed[topic_partition]
+        if delay_ms is not None:
+            self.storage.delete_tree(path)
+        self.storage.rename(self._at(str(topic_partition)), path)
+        del self._unrenamed[topic_partition]
+        if delay_ms is not None:
+            self._doomed.append((now_ms + delay_ms, path))
 
-        Those that cannot be removed are due again a minute later.
+    def purge(self, now_ms: TimestampMs) -> int:
+        """Remove the files of deleted logs that are due. Return the number of logs.
+
+        Files that cannot be removed are due again a minute later.
         """
+        self._rename_leftovers(now_ms)
         removed = 0
         left: list[tuple[TimestampMs, str]] = []
         for at_ms, path in self._doomed:
@@ -286,8 +340,23 @@ class LogDir:
         self._doomed = left
         return removed
 
+    def _rename_leftovers(self, now_ms: TimestampMs) -> None:
+        if self.state.is_offline:
+            return
+        for topic_partition in tuple(self._unrenamed):
+            try:
+                self._rename(topic_partition, now_ms)
+            except StorageFailure as failure:
+                _log.debug(
+                    "partition=%s: out of use, and its directory in %s cannot be renamed: %s; trying again",
+                    topic_partition,
+                    self.name,
+                    failure,
+                )
+                return
+
     def write_checkpoints(self) -> None:
-        """Write down how far each log is flushed, where it begins, and how far it is compacted."""
+        """Write the flushed end, the start and the compacted end of each log."""
         try:
             for name in _CHECKPOINTED:
                 self._save_offsets(name)
@@ -295,7 +364,7 @@ class LogDir:
             self.on_failure(f"the checkpoints could not be written ({failure})")
             raise
 
-    # --- a disk that fails and comes back -----------------------------------------------------
+    # --- disk failure and recovery ------------------------------------------------------------
 
     def _on_log_failure(self, reason: str) -> None:
         self.on_failure(reason)
@@ -305,12 +374,12 @@ class LogDir:
 
     @property
     def failed(self) -> list[PartitionLog]:
-        """The logs that take no writes because the disk refused some."""
+        """Return the logs that accept no writes because the disk refused some."""
         return [log for log in self.logs.values() if log.failure is not None]
 
     def restore_failed(self) -> None:
-        """Before the stop: a log that only lacks room for more can be closed as any other. What cannot be
-        restored is closed uncleanly, and looked at by the next start.
+        """Restore failed logs before the shutdown: a log that only lacks disk space can be closed like any
+        other. A log that cannot be restored is closed uncleanly, and checked by the next start.
         """
         for log in self.failed:
             try:
@@ -322,11 +391,10 @@ class LogDir:
                 _log.warning("partition=%s: not restored: %s", log.topic_partition, failure)
 
     def probe(self) -> Callable[[], None]:
-        """Something to run on any thread that tries whether the disk takes writes again: it raises
+        """Return a function, for any thread, that probes whether the disk accepts writes again and raises
         ``StorageFailure`` if not.
 
-        It writes a file of its own as far from its beginning as the longest file that failed is, and syncs
-        it.
+        It writes its own file, at the position of the end of the longest file that failed, and syncs it.
         """
         path = self._at(PROBE_FILE)
         position = max((log.active.size for log in self.failed), default=0)
@@ -347,13 +415,13 @@ class LogDir:
         return run
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
-        """What was last written down of how far partitions are replicated; nothing if that is not known."""
+        """Return the last recorded high watermarks; empty if they are not known."""
         offsets = self._read_offsets(checkpoint.HIGH_WATERMARKS_FILE)
         self._saved[checkpoint.HIGH_WATERMARKS_FILE] = offsets
         return dict(offsets)
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Write down how far partitions are replicated. What a loss of power takes of it is learnt again."""
+        """Record the high watermarks, without an fsync: after a power loss they are learnt again."""
         name = checkpoint.HIGH_WATERMARKS_FILE
         known = {**offsets, **self.shortened}
         if known != self._saved.get(name, {}):
@@ -362,9 +430,9 @@ class LogDir:
 
     @contextmanager
     def saving_together(self) -> Iterator[None]:
-        """Within the block the logs' wishes to be written down are collected, and granted once at its end.
+        """Collect the logs' requests for checkpoints within the block, and write each once at its end.
 
-        A checkpoint speaks of all logs: writing it for each of thousands would take minutes.
+        A checkpoint covers all logs: writing it for each of thousands would take minutes.
         """
         assert self._to_save is None
         wanted = self._to_save = {}
@@ -375,44 +443,48 @@ class LogDir:
             for name in wanted:
                 self._save_offsets(name)
 
-    def note_life(self, registrations: Registrations) -> None:
-        """A broker runs here that has these registrations.
+    def record_incarnation(self, registrations: Registrations) -> None:
+        """Record that a broker with these registrations runs here.
 
-        If its process dies and the machine does not, what it has written is still there; a machine that
-        cannot tell counts as one that may have died.
+        If its process dies and the machine does not, its writes are still there; a machine whose boot id is
+        unknown counts as one that may have rebooted.
         """
         if self._boot_id is None:
             return
         if self._is_doubtful:
             registrations = NO_REGISTRATIONS
-        life = Life(boot_id=self._boot_id, registrations=registrations)
+        incarnation = Incarnation(boot_id=self._boot_id, registrations=registrations)
         try:
-            checkpoint.write_life(self.storage, self._at(checkpoint.LIFE_FILE), life)
+            checkpoint.write_incarnation(
+                self.storage, self._at(checkpoint.INCARNATION_FILE), incarnation
+            )
         except StorageFailure as failure:
             self._is_unnoted = True
-            _log.warning("this life could not be noted: %s", failure)
+            _log.warning("the incarnation could not be recorded: %s", failure)
         else:
             self._is_unnoted = False
 
     def doubt(self) -> None:
-        """A sync has failed: what was written may be gone, though this process has seen it.
+        """Note a failed sync: writes may be lost, though this process has seen them.
 
-        That holds, however often this life registers, until all of it was written again (``trust``).
+        That holds, whatever this incarnation registers later, until all of it was written again (``trust``).
         """
         self._is_doubtful = True
         self.previous_registrations = NO_REGISTRATIONS
-        self.note_life(NO_REGISTRATIONS)
+        self.record_incarnation(NO_REGISTRATIONS)
 
     def trust(self, registrations: Registrations) -> None:
-        """What a failed sync had left undone is on the disk now: nothing of this life is missing."""
+        """Note that everything a failed sync had left undone is on the disk now."""
         if self._is_doubtful or self._is_unnoted:
             self._is_doubtful = False
-            self.note_life(registrations)
+            self.record_incarnation(registrations)
 
     def close(
         self, *, now_ms: TimestampMs, registrations: Registrations = NO_REGISTRATIONS
     ) -> bool:
-        """Flush and close every log; mark the stop as clean if all of them were, and answer whether."""
+        """Flush and close every log; mark the shutdown as clean if all of them were. Return whether it
+        was.
+        """
         failed = [log for log in self.logs.values() if not self._write_down(log)]
         sound = [log for log in self.logs.values() if log not in failed]
         failed += self._sync(sound)
@@ -446,7 +518,7 @@ class LogDir:
         return True
 
     def _sync(self, logs: list[PartitionLog]) -> list[PartitionLog]:
-        """Make the logs durable, all at once if there are many; answers those that could not be."""
+        """Make the logs durable, all at once if there are many. Return those that could not be."""
         failed = []
         dirty = [log for log in logs if log.needs_flush]
         try:
@@ -466,7 +538,7 @@ class LogDir:
         return failed
 
     def abandon(self) -> None:
-        """Let go of everything without writing: the start of the node failed. The next one looks closely."""
+        """Close everything without writing: the start of the node failed. The next start checks the logs."""
         for log in self.logs.values():
             log.abandon()
         self.is_open = False
@@ -477,17 +549,19 @@ class LogDir:
     # --- opening ------------------------------------------------------------------------------
 
     def _read_end(self) -> None:
-        """How the life before ended."""
+        """Read how the previous incarnation ended."""
         path = self._at(checkpoint.CLEAN_SHUTDOWN_FILE)
         registrations = checkpoint.read_clean_shutdown(self.storage, path)
         if registrations is not None:
-            # This start may be killed before it comes to anything.
-            self.note_life(registrations)
+            # This start may be killed before it registers.
+            self.record_incarnation(registrations)
             self.previous_registrations = registrations
         elif self._boot_id is not None:
-            life = checkpoint.read_life(self.storage, self._at(checkpoint.LIFE_FILE), self._boot_id)
-            if life is not None:
-                self.previous_registrations = life.registrations
+            incarnation = checkpoint.read_incarnation(
+                self.storage, self._at(checkpoint.INCARNATION_FILE), self._boot_id
+            )
+            if incarnation is not None:
+                self.previous_registrations = incarnation.registrations
         self.was_clean = checkpoint.take_clean_shutdown(self.storage, path)
 
     def _load_meta(
@@ -569,7 +643,9 @@ class LogDir:
                 )
 
     def forget_shortened(self) -> None:
-        """The controller knows of them: other replicas lead until these have copied what they lack."""
+        """Forget the shortened logs: the controller knows them, and other replicas lead until these have
+        caught up.
+        """
         self.shortened.clear()
 
     def _open_log(
@@ -602,7 +678,7 @@ class LogDir:
             on_unreadable=self._on_log_unreadable,
         )
         del self._written[topic_partition]
-        self.logs[topic_partition] = log
+        self._add(log)
         if not log.recovery.clean:
             self.reports.append(log.recovery)
         if log.recovery.damage:
@@ -627,7 +703,7 @@ class LogDir:
             return checkpoint.read_offsets(self.storage, self._at(name))
         except CorruptCheckpoint as corrupt:
             _log.warning("%s; ignored, the logs are checked from their beginning", corrupt)
-            # Without recovery points nothing may be taken for granted.
+            # Without recovery points no log may be trusted.
             if name == checkpoint.RECOVERY_POINTS_FILE:
                 self.was_clean = False
                 self.previous_registrations = NO_REGISTRATIONS
@@ -637,12 +713,12 @@ class LogDir:
         if self._to_save is not None:
             self._to_save[name] = None
             return
-        # What is not open now may be at the next start, and must not be taken for less than it is.
+        # Keep the offsets of logs that are not open now: they may be at the next start.
         offsets = {tp: written[name] for tp, written in self._written.items()}
         offsets |= {tp: _CHECKPOINTED[name](log) for tp, log in self.logs.items()}
-        # Recovery points decide what is believed after a loss of power, and cleaner offsets where gaps are no
+        # Recovery points decide what is trusted after a power loss, and cleaner offsets where gaps are no
         # damage, so they must survive one. Log starts must survive the process, which a write without a sync
-        # does; losing them brings deleted records back, no more.
+        # does; losing them only brings deleted records back.
         durable = name != checkpoint.START_OFFSETS_FILE
         if name != checkpoint.RECOVERY_POINTS_FILE:
             offsets = {tp: offset for tp, offset in offsets.items() if offset > 0}

@@ -2,14 +2,14 @@
 
 Rules:
 
-* Plain calls on one thread, the one that owns the log. Only what ``FlushPlan``, ``CompactionPlan`` and
-  ``RepairPlan`` do may be done on another; they touch nothing of the log's own state.
-* What an append answered is in the page cache: it survives the death of the process. What lies below
+* Plain calls on one thread, the one that owns the log. Only ``FlushPlan``, ``CompactionPlan`` and
+  ``RepairPlan`` may run on another; they touch nothing of the log's own state.
+* A successful append is in the page cache: it survives the death of the process. Everything below
   ``recovery_point`` was synced: it survives the death of the machine.
-* An append that fails leaves the log as it was, and one sync that fails leaves unknown what the disk holds.
+* An append that fails leaves the log as it was, and one sync that fails leaves the disk's contents unknown.
   After either nothing more is accepted (``failure``) until the log has been restored (``restore.py``): a disk
   that takes the next batch would otherwise put it behind a gap.
-* Offsets that were given out are never given out again.
+* Assigned offsets are never assigned again.
 
 It does not know replication (bounds are arguments), clocks (time is an argument) or protocols.
 """
@@ -86,18 +86,18 @@ RefusalT = TypeVar("RefusalT", bound=MillpondError)
 
 
 class AppendInfo(NamedTuple):
-    """What became of an append."""
+    """The result of an append."""
 
     first_offset: Offset
     last_offset: Offset
-    append_time_ms: TimestampMs  # -1 unless the topic keeps append time
+    append_time_ms: TimestampMs  # -1 unless the topic uses append time
     start_offset: Offset
-    duplicate: bool  # the batch was there already; this is the first answer again
+    duplicate: bool  # the batch was appended before; this is the first result again
     bytes: int
 
 
 class PartitionLog:
-    """A partition's log. Make one with ``open``."""
+    """A partition's log. Create one with ``open``."""
 
     def __init__(
         self,
@@ -127,10 +127,10 @@ class PartitionLog:
         self.start_offset: Offset = loaded.start_offset
         self.end_offset: Offset = loaded.end_offset
         self.recovery_point: Offset = loaded.recovery_point
-        self.cleaner_offset: Offset = loaded.cleaner_offset  # compaction has been below
+        self.cleaner_offset: Offset = loaded.cleaner_offset  # the log is compacted below
         self.epochs: LeaderEpochs = loaded.epochs
         self.producers: ProducerState = loaded.producers
-        # Why nothing is written, and what the disk refused.
+        # Why the log accepts no writes, and which operation the disk refused.
         self.failure: str | None = None
         self._failed_in: FailedIn | None = None
         self._on_failure = on_failure
@@ -146,11 +146,11 @@ class PartitionLog:
             loaded.epochs,
             [one for one in loaded.segments[:-1] if one.next_offset > self.recovery_point],
         )
-        self._rewriting = False  # closed segments, elsewhere
+        self._rewriting = False  # compaction or repair of closed segments is running
         self.uncleanable: str | None = None  # why compaction has been given up
-        # Producers and aborted transactions were worked out from the batches from here on.
+        # Producers and aborted transactions were derived from the batches from here on.
         self._derived_from: Offset = loaded.derived_from
-        # And over damage that is repaired: they are worked out again, from here on, when all can be read.
+        # Some batches were damaged then: derive them again, from here on, when all can be read.
         self._derive_again_from: Offset = LONG_MAX
         self.reconfigure(config)
 
@@ -174,13 +174,13 @@ class PartitionLog:
         on_failure: Callable[[str], None] = lambda reason: None,
         on_unreadable: Callable[[str], None] = lambda reason: None,
     ) -> "PartitionLog":
-        """Open what is in the directory, or begin there. Never fails for what a crash can leave behind.
+        """Open the log in the directory, or create it. Never fails for anything that a crash can leave
+        behind.
 
         ``clean`` says that the last owner closed the log; ``recovery_point``, ``start_offset`` and
-        ``cleaner_offset`` are what was last written down about it. ``save_offsets`` is called with the
-        name of the checkpoint in which one of them must be written down now, ``on_damage`` when bytes turn
-        out not to be what was written, ``on_failure`` when the disk has refused a write or a sync,
-        ``on_unreadable`` when it has refused a read.
+        ``cleaner_offset`` are the checkpointed ones. ``save_offsets`` is called with the name of the
+        checkpoint that must be written now, ``on_damage`` when bytes turn out to be damaged, ``on_failure``
+        when the disk has refused a write or a sync, ``on_unreadable`` when it has refused a read.
         """
         cache = cache or IndexCache()
         loader = LogLoader(
@@ -222,17 +222,17 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of batches in all segments."""
+        """The bytes of batches in all segments."""
         return sum(segment.log.size for segment in self._list.items)
 
     @property
     def segments(self) -> list[Segment]:
-        """All segments, oldest first; the last one is ``active``. Not for others to change."""
+        """All segments, oldest first; the last one is ``active``. Read-only for callers."""
         return self._list.items
 
     @property
     def damage(self) -> list[Damage]:
-        """What is known to be unreadable."""
+        """The ranges that are known to be unreadable."""
         return self._list.damage
 
     # --- appending ----------------------------------------------------------------------------
@@ -245,7 +245,7 @@ class PartitionLog:
         now_ms: TimestampMs,
         headers: Sequence[BatchHeader] | None = None,
     ) -> AppendInfo:
-        """Give offsets to whole, checked batches (``record.validate``) and write them with one call.
+        """Assign offsets to whole, checked batches (``record.validate``) and write them with one call.
 
         The buffer is patched in place; it may be reused afterwards. Raises ``OutOfOrderSequence``,
         ``ProducerFenced``, ``BatchTooLarge`` or ``StorageFailure``; then nothing was written.
@@ -253,7 +253,7 @@ class PartitionLog:
         if headers is None:
             headers = read_headers(data, self.topic_partition)
         if self.failure is not None:
-            # Before the sequences are looked at: behind a batch that was refused they do not follow.
+            # Before the sequence numbers are checked: they do not follow after a refused batch.
             raise self.refuse(headers, StorageFailure(self.failure))
         if self._codec is not None:
             data, headers = bring_under_codec(
@@ -271,7 +271,7 @@ class PartitionLog:
         timestamp = NO_TIMESTAMP
         for header in headers:
             if header.producer_id >= 0:
-                if header.is_control:
+                if header.is_marker:
                     self._check_marker(header, data, position)
                 else:
                     if self._refusals and self.producers.remembered(header) is None:
@@ -320,7 +320,7 @@ class PartitionLog:
     def append_as_follower(
         self, data: bytes | bytearray | memoryview, *, now_ms: TimestampMs
     ) -> AppendInfo:
-        """Write what the leader wrote, with its offsets and epochs. A cut-off last batch is left out."""
+        """Append the leader's batches, with its offsets and epochs. An incomplete last batch is left out."""
         copied = check_copied(
             data,
             after=self.end_offset,
@@ -329,7 +329,7 @@ class PartitionLog:
         )
         if copied.batches:
             if copied.gap_end >= 0:
-                # The leader's log was compacted, up to there at least, and so is this one.
+                # The leader's log is compacted, at least up to there, and so is this one.
                 self.cleaner_offset = max(self.cleaner_offset, copied.gap_end)
             try:
                 for epoch, offset in copied.epochs:
@@ -378,10 +378,10 @@ class PartitionLog:
         segment.append(data, batches)
 
     def refuse(self, headers: Sequence[BatchHeader], error: RefusalT) -> RefusalT:
-        """Batches are refused for a reason that passes: what follows them is, too, until they have come
-        again.
+        """Note that batches are refused for a temporary reason: later batches are refused too, until these
+        were sent again.
 
-        Answers the error.
+        Returns the error.
         """
         self._refusals.note(headers, error)
         return error
@@ -390,9 +390,9 @@ class PartitionLog:
         self.producers.check_marker(header, _read_marker(data, position))
 
     def _apply_producers(self, producing: Sequence[ProducerBatch], data: ByteBuffer) -> None:
-        """Record what producers wrote. The batches are in the file already: nothing here may fail."""
+        """Update the producers' state. The batches are in the file already: nothing here may fail."""
         for header, offset, position in producing:
-            if not header.is_control:
+            if not header.is_marker:
                 self.producers.apply(header, offset)
                 if self._refusals:
                     self._refusals.on_appended(header)
@@ -400,7 +400,7 @@ class PartitionLog:
             marker = _read_marker(data, position)
             aborted = self.producers.apply_marker(header, offset, marker)
             if aborted is not None:
-                # The first one makes a file.
+                # The first one creates a file.
                 if not self.active.txn_index.used:
                     self._unflushed.new_names = True
                 self.active.txn_index.append(aborted)
@@ -431,18 +431,18 @@ class PartitionLog:
         old.close_for_writing()
 
     def roll_if_due(self, now_ms: TimestampMs) -> bool:
-        """Roll a segment that is not empty and older than ``segment.ms``, though nothing is appended."""
+        """Roll a non-empty segment that is older than ``segment.ms``, without an append."""
         is_due = self.failure is None and self._roll_rule.is_due(self.active, now_ms)
         if is_due:
             self.roll(now_ms)
         return is_due
 
     def _set_roll_rule(self) -> None:
-        """Another segment is active, or other settings are in force."""
+        """Update the roll rule after a change of the active segment or of the settings."""
         self._roll_rule = RollRule(self.config, self.topic_partition, self.active.base_offset)
 
     def _take_snapshot(self) -> None:
-        """Write down the producers as of the end of the log."""
+        """Write a producer snapshot at the end of the log."""
         self.producers.advance(self.end_offset)
         path = self._snapshots.take(self.producers, self.end_offset)
         if path is not None:
@@ -455,8 +455,8 @@ class PartitionLog:
     ) -> ReadSlice:
         """Read batches from the one that holds ``offset``, up to ``max_bytes`` and below ``upto``.
 
-        One batch is read whole, however long, if ``at_least_one`` asks for it. Raises ``OffsetOutOfRange``,
-        or ``CorruptLog`` where stored bytes cannot be served.
+        One batch is read whole, however long, if ``at_least_one`` is set. Raises ``OffsetOutOfRange``, or
+        ``CorruptLog`` where stored bytes cannot be served.
         """
         if offset < self.start_offset or offset > self.end_offset:
             raise OffsetOutOfRange(
@@ -477,21 +477,21 @@ class PartitionLog:
                 gaps_below=self._gaps_below,
             )
         except StorageFailure as failure:
-            if type(failure) is StorageFailure:  # bytes that are wrong say nothing of the disk
+            if type(failure) is StorageFailure:  # wrong bytes say nothing about the disk
                 self._on_unreadable(f"{self.topic_partition}: {failure}")
             raise
 
     @property
     def _gaps_below(self) -> Offset:
-        """Records below may be missing."""
+        """The offset below which records may be missing."""
         return self.config.gaps_below(self.cleaner_offset)
 
     def offset_for_time(self, timestamp_ms: TimestampMs) -> TimedOffset | None:
-        """The first record that is not earlier than the time given."""
+        """Return the first record that is not earlier than the time given."""
         return self._list.offset_for_time(timestamp_ms, self.start_offset)
 
     def max_timestamp(self) -> TimedOffset | None:
-        """The record with the largest time; the first one if several have it."""
+        """Return the record with the largest time; the first one if several have it."""
         return self._list.max_timestamp(self.start_offset)
 
     # --- epochs, producers, transactions ------------------------------------------------------
@@ -502,15 +502,15 @@ class PartitionLog:
         return self.epochs.latest
 
     def assign_epoch(self, epoch: LeaderEpoch, offset: Offset) -> None:
-        """The epoch leads from this offset on."""
+        """Note that the epoch starts at this offset."""
         self.epochs.assign(epoch, offset)
 
     def epoch_end_offset(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """Where an epoch ended, as OffsetForLeaderEpoch answers it; (-1, -1) if unknown."""
+        """Return where an epoch ended, as OffsetForLeaderEpoch does; (-1, -1) if unknown."""
         return self.epochs.end_offset(epoch, self.end_offset)
 
     def active_producers(self) -> list[Producer]:
-        """Everybody who is remembered."""
+        """Return all remembered producers."""
         return list(self.producers)
 
     @property
@@ -520,12 +520,12 @@ class PartitionLog:
         return self.end_offset if first_open < 0 else first_open
 
     def stable_below(self, high_watermark: Offset) -> Offset:
-        """What a reader of committed data may see, given what is replicated."""
+        """Return the last stable offset for readers, given the high watermark."""
         unstable = self.producers.first_unstable_offset(high_watermark)
         return high_watermark if unstable < 0 else min(unstable, high_watermark)
 
     def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTransaction]:
-        """Aborted transactions that touch offsets from ``start`` up to but without ``end``."""
+        """Return aborted transactions that overlap with offsets from ``start`` up to but without ``end``."""
         found: list[AbortedTransaction] = []
         for slot in range(self._list.slot_of(start), len(self.segments)):
             for entry in self._aborted_in(slot):
@@ -549,7 +549,7 @@ class PartitionLog:
     # --- deleting -----------------------------------------------------------------------------
 
     def delete_records(self, before: Offset) -> Offset:
-        """Give up everything below an offset (DeleteRecords); answers where the log begins now."""
+        """Delete everything below an offset (DeleteRecords). Return the new start of the log."""
         if before > self.end_offset or before < 0:
             raise OffsetOutOfRange(
                 f"{self.topic_partition}: cannot begin at {before}, the log ends at {self.end_offset}",
@@ -562,10 +562,10 @@ class PartitionLog:
         return self.start_offset
 
     def apply_retention(self, now_ms: TimestampMs, *, upto: Offset | None = None) -> int:
-        """Delete segments that time, size or the log's start give up; answers how many.
+        """Delete segments by age, size or the log's start. Return how many.
 
-        Nothing at or above ``upto`` (the high watermark) goes. Also forgets silent producers and removes the
-        files of segments that were deleted ``file.delete.delay.ms`` ago.
+        Nothing at or above ``upto`` (the high watermark) is deleted. Also forgets idle producers and removes
+        the files of segments that were deleted ``file.delete.delay.ms`` ago.
         """
         self.purge(now_ms)
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
@@ -587,7 +587,7 @@ class PartitionLog:
         return count
 
     def purge(self, now_ms: TimestampMs) -> None:
-        """Remove the files of deleted segments whose time has come."""
+        """Remove the files of deleted segments that are due."""
         self._trash.empty(now_ms)
 
     def _delete_first(self, count: int, now_ms: TimestampMs) -> None:
@@ -598,7 +598,7 @@ class PartitionLog:
         self._snapshots.keep_only({*self._list.bases, self.end_offset})
 
     def _throw(self, segment: Segment, now_ms: TimestampMs) -> None:
-        """Take a segment's files out of the log; they go for good later."""
+        """Move a segment's files out of the log; they are removed later."""
         self._unflushed.forget(segment)
         self._trash.throw(segment, now_ms + self.config.file_delete_delay_ms)
 
@@ -611,9 +611,9 @@ class PartitionLog:
     def plan_compaction(
         self, now_ms: TimestampMs, *, upto: Offset | None = None
     ) -> CompactionPlan | None:
-        """A pass over the closed segments, if one is due. Only one may be under way.
+        """Return a pass over the closed segments, if one is due. Only one may be running.
 
-        Give what ``run`` answered to ``install_compaction``; if it raised, the plan to
+        Pass the result of ``run`` to ``install_compaction``; if it raised, the plan to
         ``abandon_compaction``. Nothing at or above ``upto`` (the high watermark) is touched.
         """
         if not self.config.compacts or self._rewriting or self.failure or self.uncleanable:
@@ -645,7 +645,7 @@ class PartitionLog:
         return plan
 
     def install_compaction(self, result: CompactionResult) -> None:
-        """Put the compacted segments in the place of the old ones."""
+        """Replace the old segments with the compacted ones."""
         self._rewriting = False
         if result.plan.generation != self._generation:
             result.plan.discard()
@@ -660,7 +660,7 @@ class PartitionLog:
         self._save_offsets(CLEANER_OFFSETS_FILE)
 
     def abandon_compaction(self, plan: CompactionPlan, *, reason: str | None = None) -> None:
-        """The pass failed. With a reason (its input is damaged) no further one is planned."""
+        """Give up a failed pass. With a reason (its input is damaged) no further one is planned."""
         self._rewriting = False
         self.uncleanable = reason
         plan.discard()
@@ -672,7 +672,7 @@ class PartitionLog:
     def _fail_in_swap(self, failure: StorageFailure) -> None:
         self._fail(
             FailedIn.SWAP,
-            f"{failure}, in the middle of a swap of segments that were written anew; "
+            f"{failure}, in the middle of a swap of rewritten segments; "
             "nothing is written until the node is restarted, which finishes it",
         )
 
@@ -699,7 +699,7 @@ class PartitionLog:
     # --- repairing ----------------------------------------------------------------------------
 
     def damaged_segments(self) -> list[Offset]:
-        """The segments with damage to records that were not given up, by their base offsets."""
+        """Return the base offsets of segments with damaged records that were not given up."""
         return [
             segment.base_offset
             for segment in self.segments
@@ -708,13 +708,14 @@ class PartitionLog:
         ]
 
     def suspect(self, base_offset: Offset) -> None:
-        """Something is wrong with a segment; what, a repair finds out."""
+        """Mark a segment as suspect; a repair finds out what is wrong."""
         self._list.suspect(self.segments[self._list.bases.index(base_offset)])
 
     def plan_repair(self, base_offset: Offset, now_ms: TimestampMs) -> RepairPlan | None:
-        """To write a damaged segment anew, with what another replica has; nothing if that must wait.
+        """Return a plan to rewrite a damaged segment with the batches of another replica; None if that must
+        wait.
 
-        Give what came of it to ``install_repair``; if it failed, the plan to ``abandon_repair``.
+        Pass the result to ``install_repair``; if it failed, the plan to ``abandon_repair``.
         """
         if self._rewriting or self.failure or base_offset not in self._list.bases:
             return None
@@ -723,10 +724,10 @@ class PartitionLog:
         if segment is self.active:
             self.roll(now_ms)
             if segment is self.active:
-                return None  # there is nothing in it
+                return None  # it is empty
         try:
             aborted = self._aborted_in(slot)
-        except CorruptLog:  # The index is made anew when the batches can be read.
+        except CorruptLog:  # The index is rebuilt when the batches can be read.
             aborted = []
             self._derived_from = min(self._derived_from, base_offset)
         plan = RepairPlan(
@@ -750,7 +751,7 @@ class PartitionLog:
         return plan
 
     def install_repair(self, result: RepairResult) -> bool:
-        """Put the segment in the place of the damaged one; whether it could be."""
+        """Replace the damaged segment with the repaired one. Return whether that was possible."""
         self._rewriting = False
         plan = result.plan
         bases = self._list.bases
@@ -778,7 +779,7 @@ class PartitionLog:
         return True
 
     def _derive_again(self) -> None:
-        """What was worked out from the batches while some could not be read, as soon as all can be."""
+        """Derive producers and aborted transactions again, once all batches can be read."""
         start = self._derive_again_from
         try:
             producers, aborted = derive(self.segments, self._snapshots, start)
@@ -794,7 +795,7 @@ class PartitionLog:
         self.producers = producers
 
     def abandon_repair(self, plan: RepairPlan) -> None:
-        """It failed; the log is as it was."""
+        """Give up a failed repair; the log is unchanged."""
         self._rewriting = False
         plan.discard()
 
@@ -802,16 +803,16 @@ class PartitionLog:
 
     @property
     def needs_flush(self) -> bool:
-        """Whether something was written that no flush has covered."""
+        """Whether something was written since the last flush."""
         return self.recovery_point < self.end_offset or self._unflushed.has_files
 
     def flush_also(self, path: str) -> None:
-        """A file beside the log was written anew, and is to be durable with the next flush."""
+        """Include a rewritten file beside the log in the next flush."""
         self._unflushed.add_file(path)
         self._unflushed.new_names = True
 
     def begin_flush(self) -> FlushPlan | None:
-        """What must be synced to make everything written so far durable; nothing if all is."""
+        """Return what must be synced to make everything written so far durable; None if all is."""
         if self.failure is not None:
             raise StorageFailure(self.failure)
         if not self.needs_flush:
@@ -847,26 +848,30 @@ class PartitionLog:
         finally:
             self.finish_flush(plan)
 
-    # --- failing and coming back --------------------------------------------------------------
+    # --- failure and restoration --------------------------------------------------------------
 
     def _fail_in_write(self, failure: StorageFailure) -> None:
         if self.failure is None and not isinstance(failure, CorruptLog):
-            self._fail(
-                FailedIn.WRITE, f"{failure}; nothing is written until the disk takes writes again"
-            )
+            consequence = "; nothing is written until the disk takes writes again"
+            self._fail(FailedIn.WRITE, str(failure), consequence)
 
-    def _fail(self, failed_in: FailedIn, reason: str) -> None:
-        """The disk has refused something: write nothing more until the log is restored."""
+    def _fail(self, failed_in: FailedIn, reason: str, consequence: str = "") -> None:
+        """The disk has refused something: write nothing more until the log is restored.
+
+        Clients are told the reason and its consequence for this log, the directory the reason alone.
+        """
+        name = f"{self.topic_partition}: "
+        reason = name + reason.removeprefix(name)
         order = list(FailedIn)
         if self._failed_in is None or order.index(failed_in) > order.index(self._failed_in):
             self._failed_in = failed_in
-            self.failure = f"{self.topic_partition}: {reason}"
-        self._on_failure(self.failure or reason)
+            self.failure = reason + consequence
+        self._on_failure(reason)
 
     def begin_restore(self) -> RestorePlan | None:
-        """What must be done before the log takes writes again; nothing if it does.
+        """Return what must be done before the log accepts writes again; None if it does.
 
-        Raises ``RestoreImpossible`` if only a start of the node can bring it back, ``StorageFailure`` if the
+        Raises ``RestoreImpossible`` if only a restart of the node can restore it, ``StorageFailure`` if the
         disk cannot even be read.
         """
         if self.failure is None:
@@ -874,7 +879,7 @@ class PartitionLog:
         if self._failed_in is None or self._failed_in is FailedIn.SWAP:
             raise RestoreImpossible(self.failure)
         if self._rewriting:
-            raise StorageFailure(f"{self.topic_partition}: its segments are being written anew")
+            raise StorageFailure(f"{self.topic_partition}: its segments are being rewritten")
         unsynced = [one for one in self.segments if one.next_offset > self.recovery_point]
         if self.active not in unsynced:
             unsynced.append(self.active)
@@ -902,7 +907,7 @@ class PartitionLog:
         return segment.size if found is None else found.position
 
     def finish_restore(self, plan: RestorePlan) -> None:
-        """The plan was carried out: the log takes writes again, and its next flush covers everything."""
+        """Accept writes again after the plan was executed; the next flush covers everything."""
         assert plan.generation == self._generation
         self.failure = None
         self._failed_in = None
@@ -911,7 +916,7 @@ class PartitionLog:
     # --- truncating, closing ------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> None:
-        """Forget everything from an offset on (a follower that parted from its leader)."""
+        """Remove everything from an offset on (a follower that diverged from its leader)."""
         if offset >= self.end_offset:
             return
         if self.failure is not None:
@@ -920,8 +925,8 @@ class PartitionLog:
             self.truncate_fully_and_start_at(offset)
             return
         last = self._list.slot_of(offset - 1)
-        # Batches go whole: the log ends where the batch with the offset began, or below if those before it
-        # were compacted away.
+        # Whole batches are removed: the log ends where the batch with the offset began, or below if those
+        # before it were compacted away.
         segment = self.segments[last]
         self._lower_recovery_point(
             segment.base_offset if self._gaps_below else segment.batch_start(offset)
@@ -937,7 +942,7 @@ class PartitionLog:
         self.active.forget_damage(self.end_offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Forget everything and begin anew at an offset."""
+        """Remove everything and begin again at an offset."""
         if self.failure is not None:
             raise StorageFailure(self.failure)
         self._lower_recovery_point(min(offset, self.recovery_point))
@@ -958,7 +963,7 @@ class PartitionLog:
         self._save_offsets(START_OFFSETS_FILE)
 
     def _end_at(self, offset: Offset) -> None:
-        """The log was cut: producers and epochs must not remember what is gone."""
+        """Truncate the state of producers and epochs to the new end."""
         self._unflushed.new_names = True
         self._set_roll_rule()
         self.end_offset = offset
@@ -974,7 +979,7 @@ class PartitionLog:
         self.producers = rebuild_producers(self.segments, self._snapshots, end_offset=offset)
 
     def _lower_recovery_point(self, offset: Offset) -> None:
-        """Write the lower point down before the data goes, or a crash between would look like a loss."""
+        """Record the lower point before data is removed, or a crash between would look like a loss."""
         self._generation += 1
         if offset < self.recovery_point:
             self.recovery_point = offset
@@ -988,14 +993,16 @@ class PartitionLog:
             self.storage.delete(name + suffix)
 
     def close(self) -> None:
-        """Write everything down, make it durable, give files back. The log cannot be used afterwards."""
+        """Write everything, make it durable, close files. The log cannot be used afterwards."""
         if self.failure is None:
             self.write_down()
             self.flush()
         self.abandon()
 
     def write_down(self) -> None:
-        """Write what is only in memory, producers and indexes, so that the next start need not look."""
+        """Write producers and indexes, which are only in memory, so that the next start need not derive
+        them.
+        """
         self._take_snapshot()
         if self.active.save_indexes():
             name = f"{self.directory}/{segment_name(self.active.base_offset)}"
@@ -1003,12 +1010,12 @@ class PartitionLog:
             self._unflushed.add_file(name + TIME_INDEX_SUFFIX)
 
     def on_synced(self) -> None:
-        """Somebody made the whole storage durable after ``write_down``."""
+        """Note that the caller made the whole storage durable after ``write_down``."""
         self._unflushed.clear()
         self.recovery_point = self.end_offset
 
     def abandon(self) -> None:
-        """Give files back without writing anything: the partition is deleted, or the disk has failed."""
+        """Close files without writing anything: the partition is deleted, or the disk has failed."""
         for segment in self.segments:
             segment.close()
 

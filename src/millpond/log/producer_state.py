@@ -1,9 +1,9 @@
-"""What a partition remembers of its producers: idempotence and open transactions.
+"""The state of a partition's producers: idempotence and open transactions.
 
 Rules (KIP-98, as brokers apply them today):
 
-* A producer's batch must continue its sequence; numbers go from 2^31 - 1 back to 0. A new epoch starts at 0.
-* The last five batches of a producer are remembered: the same batch again is answered with its first result.
+* A producer's batch must continue its sequence; numbers wrap from 2^31 - 1 to 0. A new epoch starts at 0.
+* The last five batches of a producer are remembered: a duplicate gets the first result again.
 * A producer that is unknown here, because it is new or was forgotten, may start at any number.
 * An older epoch than the last seen one is fenced.
 * Decisions (``check``) change nothing; ``apply`` records what was written, also when replaying a log.
@@ -39,11 +39,11 @@ _NO_PRODUCER_EPOCH = -1
 
 
 class CorruptSnapshot(MillpondError):
-    """A snapshot file that cannot be believed; an older one and the log itself replace it."""
+    """A malformed snapshot file; an older one and the log itself replace it."""
 
 
 class RememberedBatch(NamedTuple):
-    """Enough of a batch to recognise it and to answer for it."""
+    """The fields of a batch that are needed to recognise a duplicate and to answer it."""
 
     first_sequence: int
     last_sequence: int
@@ -53,7 +53,7 @@ class RememberedBatch(NamedTuple):
 
 
 class Producer:
-    """One producer as this partition knows it."""
+    """The state of one producer in this partition."""
 
     __slots__ = (
         "batches",
@@ -74,7 +74,7 @@ class Producer:
 
     @property
     def last_sequence(self) -> int:
-        """The last number used in this epoch; -1 for none."""
+        """The last sequence number in this epoch; -1 for none."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
@@ -99,7 +99,7 @@ class ProducerState:
     def check(
         self, header: BatchHeader, previous: BatchHeader | None = None
     ) -> RememberedBatch | None:
-        """May this batch of a client be appended? Answers the first result if it already was.
+        """Check that this batch of a client may be appended. Return the first result if it is a duplicate.
 
         ``previous`` is the batch before it in the same append, which is not applied yet.
         """
@@ -137,9 +137,9 @@ class ProducerState:
         return None
 
     def remembered(self, header: BatchHeader) -> RememberedBatch | None:
-        """The same batch, if it is one of the last that its producer wrote in this epoch."""
+        """Return the same batch, if it is one of the last that its producer wrote in this epoch."""
         producer = self.producers.get(header.producer_id)
-        # What a coordinator writes for a producer has no sequence, so nothing like it can repeat.
+        # A coordinator's batches have no sequence number, so they cannot be duplicates.
         if (
             producer is None
             or producer.epoch != header.producer_epoch
@@ -155,7 +155,9 @@ class ProducerState:
         return None
 
     def expected(self, header: BatchHeader) -> int | None:
-        """With which sequence the batch's producer must continue in the batch's epoch; None: with any."""
+        """Return the sequence number with which the batch's producer must continue in its epoch; None:
+        any.
+        """
         producer = self.producers.get(header.producer_id)
         if producer is None or producer.epoch == _NO_PRODUCER_EPOCH:
             return None
@@ -164,7 +166,7 @@ class ProducerState:
         return next_sequence(producer.last_sequence)
 
     def check_marker(self, header: BatchHeader, marker: EndTxnMarker) -> None:
-        """May this end of a transaction be written?"""
+        """Check that this transaction marker may be written."""
         producer = self.producers.get(header.producer_id)
         if producer is None:
             return
@@ -179,10 +181,10 @@ class ProducerState:
                 f"{marker.coordinator_epoch}, but {producer.coordinator_epoch} was seen already"
             )
 
-    # --- recording ----------------------------------------------------------------------------
+    # --- applying -----------------------------------------------------------------------------
 
     def apply(self, header: BatchHeader, base_offset: Offset) -> None:
-        """A batch of records was written."""
+        """Apply a written batch of records."""
         last_offset = base_offset + header.last_offset_delta
         producer = self.apply_epoch(header)
         batches = producer.batches
@@ -205,7 +207,9 @@ class ProducerState:
     def apply_marker(
         self, header: BatchHeader, offset: Offset, marker: EndTxnMarker
     ) -> AbortedTransaction | None:
-        """The end of a transaction was written; answers what the aborted index must remember."""
+        """Apply a written transaction marker. Return the entry for the index of aborted transactions,
+        if any.
+        """
         producer = self.apply_epoch(header)
         producer.coordinator_epoch = marker.coordinator_epoch
         first_offset = producer.txn_first_offset
@@ -222,7 +226,7 @@ class ProducerState:
         )
 
     def apply_epoch(self, header: BatchHeader) -> Producer:
-        """The producer wrote with this epoch; an older one's batches are forgotten."""
+        """Apply a producer's epoch; batches of an older one are forgotten."""
         producer = self.producers.get(header.producer_id)
         if producer is None:
             producer = self.producers[header.producer_id] = Producer(header.producer_id)
@@ -233,11 +237,11 @@ class ProducerState:
         return producer
 
     def advance(self, end_offset: Offset) -> None:
-        """Batches without a producer were written up to here."""
+        """Note that batches without a producer were written up to here."""
         self.end_offset = end_offset
 
     def expire(self, now_ms: TimestampMs, idle_ms_max: int) -> list[ProducerId]:
-        """Forget producers that were silent too long and have no open transaction."""
+        """Forget producers that were idle for too long and have no open transaction."""
         expired = [
             producer.producer_id
             for producer in self.producers.values()
@@ -248,20 +252,20 @@ class ProducerState:
         return expired
 
     def clear(self, end_offset: Offset) -> None:
-        """Forget everybody."""
+        """Forget all producers."""
         self.producers.clear()
         self._open_txns.clear()
         self._completed.clear()
         self.end_offset = end_offset
 
-    # --- asking -------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------
 
     def first_open_offset(self) -> Offset:
-        """Where the oldest undecided transaction began; -1 if there is none."""
+        """Return where the oldest open transaction began; -1 if there is none."""
         return next(iter(self._open_txns), NO_OFFSET)
 
     def first_unstable_offset(self, high_watermark: Offset) -> Offset:
-        """The same, counting transactions whose end is not yet replicated; -1 if there is none."""
+        """Return the same, counting transactions whose end is not yet replicated; -1 if there is none."""
         for first_offset, marker in list(self._completed.items()):
             if marker < high_watermark:
                 del self._completed[first_offset]
@@ -269,7 +273,7 @@ class ProducerState:
         return min(undecided) if undecided else NO_OFFSET
 
     def last_offsets(self) -> dict[ProducerId, tuple[int, Offset]]:
-        """Epoch and last written offset of each producer, which compaction must leave in the log."""
+        """Return epoch and last written offset of each producer, which compaction must leave in the log."""
         return {
             producer.producer_id: (producer.epoch, producer.last_offset)
             for producer in self.producers.values()
@@ -281,13 +285,13 @@ class ProducerState:
     # --- snapshots ----------------------------------------------------------------------------
 
     def encode(self) -> bytes:
-        """The snapshot file's bytes."""
+        """Return the bytes of a snapshot file."""
         entries = b"".join(map(_encode_producer, self.producers.values()))
         covered = struct.pack(">i", len(self.producers)) + entries
         return struct.pack(">hI", _SNAPSHOT_VERSION, crc32c(covered)) + covered
 
     def load(self, data: bytes, end_offset: Offset) -> None:
-        """Become what a snapshot says; ``CorruptSnapshot`` if it cannot be believed."""
+        """Load a snapshot. Raises ``CorruptSnapshot``."""
         producers = sorted(decode_snapshot(data), key=lambda producer: producer.txn_first_offset)
         self.clear(end_offset)
         for producer in producers:
@@ -297,12 +301,12 @@ class ProducerState:
 
 
 def next_sequence(sequence: int) -> int:
-    """The number that follows: 0 after the last one there is, and after none."""
+    """Return the next sequence number: 0 after the largest one, and after none."""
     return (sequence + 1) & SEQUENCE_MAX
 
 
 def decode_snapshot(data: bytes) -> list[Producer]:
-    """The producers in a snapshot file's bytes."""
+    """Decode the producers in a snapshot file."""
     if len(data) < _SNAPSHOT_HEADER.size:
         raise CorruptSnapshot(f"{len(data)} bytes are no snapshot")
     version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)

@@ -1,13 +1,14 @@
-"""Open a partition's directory, whatever state it was left in, and say what was done.
+"""Opens a partition's directory, whatever state it was left in, and reports what was done.
 
 What is trusted:
 
-* After a clean stop: everything, after one look at the end of the last segment.
-* After a crash: what lies below the recovery point, because it was synced. From there on every batch is
+* After a clean shutdown: everything, after one check of the end of the last segment.
+* After a crash: everything below the recovery point, because it was synced. From there on every batch is
   checked (size, format, checksum, offsets); the first that fails ends the log, for it and all after it may
-  never have been acknowledged. Indexes, transactions and producers are rebuilt from what was checked.
+  never have been acknowledged. Indexes, transactions and producers are rebuilt from the checked batches.
 * Bytes below the recovery point that fail the check were acknowledged and synced, so this is damage, not a
-  torn tail: they are kept, noted (``Damage``), and refused to readers. Later offsets are not given out again.
+  torn tail: they are kept, recorded (``Damage``), and refused to readers. Later offsets are not assigned
+  again.
 * Index, snapshot and checkpoint files: never, if they cannot be right. They are rebuilt.
 
 No file that is missing, cut at any byte or filled with anything stops the log from opening.
@@ -50,7 +51,7 @@ from millpond.log.storage import Storage
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What opening a log found and did, for people."""
+    """What opening a log found and did, for the operator."""
 
     topic_partition: TopicPartition
     clean: bool = True  # nothing had to be checked or changed
@@ -60,7 +61,7 @@ class RecoveryReport:
     actions: list[str] = field(default_factory=list)
 
     def add(self, action: str) -> None:
-        """Something was done that an operator may want to know."""
+        """Add an action that an operator may want to know."""
         self.clean = False
         self.actions.append(action)
 
@@ -70,7 +71,7 @@ class RecoveryReport:
 
 @dataclass(slots=True, kw_only=True)
 class LoadedLog:
-    """The parts of a log that was opened."""
+    """The parts of an opened log."""
 
     segments: list[Segment]
     start_offset: Offset
@@ -80,7 +81,9 @@ class LoadedLog:
     epochs: LeaderEpochs
     producers: ProducerState
     snapshots: Snapshots
-    derived_from: Offset  # producers and aborted transactions were worked out from the batches
+    derived_from: (
+        Offset  # producers and aborted transactions were derived from the batches from here on
+    )
     topic_id: UUID | None
     report: RecoveryReport
 
@@ -115,7 +118,7 @@ class LogLoader:
     def load(
         self, *, clean: bool, recovery_point: Offset, start_offset: Offset, cleaner_offset: Offset
     ) -> LoadedLog:
-        """Do it all, in the order of what depends on what."""
+        """Open the log, in the order of dependencies."""
         self._gaps_below = self._config.gaps_below(cleaner_offset)
         files = self._finish_compaction(self._list())
         self._open_segments(files)
@@ -134,7 +137,7 @@ class LogLoader:
         if clean:
             recovery_point = end_offset
         producers = self._load_producers(start_offset, end_offset)
-        # Kept are those that a later recovery can use: at the beginning of segments, and at the end.
+        # Keep those that a later recovery can use: at the beginning of segments, and at the end.
         bases = {segment.base_offset for segment in self._segments}
         self._snapshots.keep_only(bases | {end_offset})
         epochs.truncate_start(start_offset)
@@ -159,10 +162,10 @@ class LogLoader:
     # --- files --------------------------------------------------------------------------------
 
     def _list(self) -> Listing:
-        """The directory's files, after what an interrupted deletion or write left has been removed."""
+        """Return the directory's files, after removing the remains of an interrupted deletion or write."""
         if not self._storage.exists(self._directory):
             self._storage.make_dir(self._directory)
-        # A directory that is there and cannot be listed is not an empty one: that must not begin a new log.
+        # A directory that exists and cannot be listed is not an empty one: that must not begin a new log.
         names = self._storage.list(self._directory)
         leftovers = [name for name in names if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX))]
         for name in leftovers:
@@ -170,7 +173,7 @@ class LogLoader:
         return Listing(names if not leftovers else set(names) - set(leftovers))
 
     def _finish_compaction(self, files: Listing) -> Listing:
-        """Finish a swap of compacted segments that was decided, undo one that was not.
+        """Finish a decided swap of compacted segments, undo one that was not decided.
 
         Compaction writes ``.cleaned`` files, renames all of them to ``.swap``, deletes the old segments and
         renames the new ones into place. While one ``.cleaned`` file is there, the old segments are whole;
@@ -183,7 +186,7 @@ class LogLoader:
             self._delete(name)
         if cleaned:
             self._report.add("removed an unfinished compaction")
-        # Names sort as their offsets do.
+        # Names sort like their offsets.
         undone = [name for name in swaps if cleaned and name[:20] >= cleaned[0][:20]]
         for name in undone:
             self._delete(name)
@@ -200,7 +203,7 @@ class LogLoader:
         return Listing(self._storage.list(self._directory))
 
     def _swap_delete_replaced(self, base: Offset, files: Listing) -> Offset:
-        """Delete the old segments whose offsets the compacted one covers; answers where it ends."""
+        """Delete the old segments whose offsets the compacted one covers. Return where it ends."""
         next_offset = base + 1
         name = segment_name(base) + LOG_SUFFIX + SWAP_SUFFIX
         file = self._storage.open(f"{self._directory}/{name}")
@@ -259,7 +262,7 @@ class LogLoader:
     def _delete(self, name: str) -> None:
         self._storage.delete(f"{self._directory}/{name}")
 
-    # --- identity, epochs, damage that is known -----------------------------------------------
+    # --- identity, epochs, known damage -------------------------------------------------------
 
     def _load_topic_id(self, files: Listing) -> UUID | None:
         path = f"{self._directory}/{checkpoint.PARTITION_METADATA_FILE}"
@@ -274,12 +277,12 @@ class LogLoader:
             if self._segments:
                 self._save(write)
             else:
-                write()  # A log that cannot begin properly does not begin.
+                write()  # A log that cannot be created properly is not created.
             return self._topic_id
         return stored
 
     def _load_epochs(self, files: Listing) -> LeaderEpochs:
-        """The epochs' checkpoint; if there is none to believe, what the batches say."""
+        """Read the epochs' checkpoint; if it is missing or malformed, take them from the batches."""
         path = f"{self._directory}/{checkpoint.LEADER_EPOCHS_FILE}"
         try:
             entries = checkpoint.read_epochs(self._storage, path)
@@ -294,7 +297,7 @@ class LogLoader:
                 for _, header in iter_headers(segment.log):
                     epochs.assign(header.leader_epoch, header.base_offset, save=False)
             except BrokenChain:
-                continue  # The check of the segment says more about it.
+                continue  # The check of the segment reports it in more detail.
         if any(segment.size for segment in self._segments):
             self._save(epochs.save)
             self._report.add(f"rebuilt the leader epochs from the batches ({reason})")
@@ -311,7 +314,7 @@ class LogLoader:
         return max(first, start_offset)
 
     def _check_end(self, recovery_point: Offset) -> bool:
-        """Whether the end of a log that was closed cleanly is as it was left."""
+        """Return whether the end of a cleanly closed log is unchanged."""
         last = self._segments[-1]
         try:
             next_offset = last.read_next_offset()
@@ -327,12 +330,10 @@ class LogLoader:
         return True
 
     def _end_at(self, start_offset: Offset, recovery_point: Offset) -> Offset:
-        """Make sure that the last segment can be appended to, and that offsets go on where they must."""
+        """Make sure that the last segment can be appended to, and that offsets continue correctly."""
         if not self._segments:
             if start_offset:
-                self._report.add(
-                    f"no segment is left; the log begins anew at offset {start_offset}"
-                )
+                self._report.add(f"no segment is left; the log restarts at offset {start_offset}")
             self._create_segment(start_offset)
             return start_offset
         last = self._segments[-1]
@@ -351,8 +352,8 @@ class LogLoader:
         return end_offset
 
     def _begin_anew(self, start_offset: Offset) -> None:
-        """The log ends below its start, so nothing that is left of it is wanted, and what comes must not
-        stand behind a hole. If this is interrupted, the start that was written down says that none is missed.
+        """Start an empty log: the log ends below its start, so none of it is needed, and new batches must not
+        follow a gap. If this is interrupted, the recorded start says that nothing is missing.
         """
         gone = list(self._segments)
         self._create_segment(start_offset)
@@ -360,7 +361,7 @@ class LogLoader:
             self._remove_segment(segment)
         del self._segments[: len(gone)]
         self._report.add(
-            f"nothing is left from the log's start on; it begins anew at offset {start_offset}"
+            f"nothing is left from the log's start on; it restarts at offset {start_offset}"
         )
 
     def _note_damage(self, segment: Segment, damage: Damage) -> None:
@@ -377,7 +378,7 @@ class LogLoader:
         """Check everything from the recovery point on, and rebuild what is derived from it."""
         bases = [segment.base_offset for segment in self._segments]
         first = max(0, bisect_right(bases, recovery_point) - 1)
-        # Snapshots above may be torn, or know of batches that are not there; they are taken again below.
+        # Snapshots above may be torn, or contain missing batches; they are taken again below.
         self._snapshots.delete_above(bases[first])
         self._derived_from = min(bases[first], self._snapshots.latest(bases[first]))
         producers = rebuild_producers(
@@ -404,14 +405,14 @@ class LogLoader:
             torn = check.torn
             if slot + 1 < len(bases):
                 if bases[slot + 1] <= start_offset:
-                    # What lies below the log's start was given up: it may end anywhere, and is not missed.
+                    # Everything below the log's start was given up: it may end anywhere.
                     torn = None
                 elif torn is None:
                     torn = self._check_next(segment, bases[slot + 1], recovery_point)
             if torn is not None:
                 self._cut(slot, torn)
                 break
-            # The last segment's indexes wait in memory, as those of every segment that is written to.
+            # The last segment's indexes stay in memory, as those of every active segment.
             if slot + 1 < len(self._segments):
                 segment.close_for_writing()
             slot += 1
@@ -434,7 +435,9 @@ class LogLoader:
     def _check_next(
         self, segment: Segment, next_base: Offset, recovery_point: Offset
     ) -> BrokenChain | None:
-        """Whether the next segment begins where this one ends; note what is missing, or end the log here."""
+        """Check that the next segment begins where this one ends; record the missing range, or end the log
+        here.
+        """
         missing = segment.next_offset
         if next_base == missing or missing < self._gaps_below:
             return None
@@ -462,7 +465,7 @@ class LogLoader:
             )
             self._remove_segment(later)
         del self._segments[slot + 1 :]
-        # Soon it is written down that everything up to here is synced: what was cut must not come back then.
+        # The recovery point will soon be recorded as here: truncated bytes must not reappear then.
         self._save(segment.log.sync)
         self._save(lambda: self._storage.sync_dir(self._directory))
 

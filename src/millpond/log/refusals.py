@@ -1,14 +1,13 @@
 """Batches of idempotent producers that a log refused and that the producers will send again.
 
-A producer has several batches on their way at once. When one of them is refused for a reason that passes
-(the disk did not take it, too few replicas were in sync) and the reason has passed before the next one is
-read, the next one must not be appended, because the first is missing before it; and it must not be answered
-with an error that makes the producer begin a new epoch, because then it sends again what other leaders have
-already appended. So every batch behind a refused one gets the same answer as that one, until the refused one
-has come again.
+A producer has several batches in flight. When one of them is refused for a temporary reason (a disk failure,
+too few in-sync replicas) and the reason is gone before the next one is read, the next one must not be
+appended, because the first is missing before it; and it must not be answered with an error that makes the
+producer begin a new epoch, because then it sends again what other leaders have already appended. So every
+batch after a refused one gets the same error as that one, until the refused one has come again.
 
-A producer that gives the refused batch up continues with a higher epoch, and that is always let through.
-Knows batch headers, no files and no clock.
+A producer that gives up the refused batch continues with a higher epoch, and that is always accepted. Knows
+batch headers, no files and no clock.
 """
 
 from collections.abc import Iterable
@@ -38,9 +37,9 @@ class Refusals:
         return bool(self._first)
 
     def note(self, headers: Iterable[BatchHeader], error: MillpondError) -> None:
-        """These batches were refused with this error; the earliest refusal of an epoch counts."""
+        """Note that these batches were refused with this error; the earliest refusal of an epoch counts."""
         for header in headers:
-            if header.producer_id < 0 or header.is_control or header.base_sequence == NO_SEQUENCE:
+            if header.producer_id < 0 or header.base_sequence == NO_SEQUENCE:
                 continue
             known = self._first.get(header.producer_id)
             if known is not None and known.epoch >= header.producer_epoch:
@@ -52,13 +51,14 @@ class Refusals:
             )
 
     def check(self, header: BatchHeader, expected: int | None) -> None:
-        """May this batch be looked at? Raises what the batch before it was refused with.
+        """Check that this batch may be processed. Raises the error of the refused batch before it.
 
-        ``expected`` is the sequence with which the log lets the producer continue in this epoch; None if it
-        does not know the producer. If that is not the refused one, it has come to the log another way.
+        ``expected`` is the sequence number with which the log lets the producer continue in this epoch; None
+        if it does not know the producer. If that is not the refused one, the refused batch has reached the
+        log another way.
         """
         refused = self._first.get(header.producer_id)
-        if refused is None or header.is_control or header.producer_epoch < refused.epoch:
+        if refused is None or header.is_marker or header.producer_epoch < refused.epoch:
             return
         if header.producer_epoch > refused.epoch:
             return
@@ -74,9 +74,9 @@ class Refusals:
         )
 
     def on_appended(self, header: BatchHeader) -> None:
-        """The batch is in the log: nothing is missing before what follows it."""
+        """Note that the batch is in the log: nothing is missing before the next one."""
         self._first.pop(header.producer_id, None)
 
     def clear(self) -> None:
-        """Another node leads: what was refused here is sent to it."""
+        """Forget everything: another node leads, and refused batches are sent to it."""
         self._first.clear()

@@ -1,18 +1,18 @@
-"""Repair: sound batches, which another replica has, take the place of damaged bytes.
+"""Repair: replaces damaged bytes with sound batches of another replica.
 
 Three steps, as with compaction, so that appends and reads never wait:
 
-1. ``PartitionLog.plan_repair`` (on the log's thread) closes the segment if it is still written to, and copies
-   the few facts that matter.
+1. ``PartitionLog.plan_repair`` (on the log's thread) closes the segment if it is still active, and copies the
+   state that the repair needs.
 2. ``RepairPlan.survey`` and ``SegmentRewrite`` (on any thread, one at a time) check every batch of the
-   segment, and write it anew as ``.cleaned`` files, with what somebody else brings for the damaged ranges. A
-   range that nobody has stays as it is.
+   segment, and rewrite it as ``.cleaned`` files, with another replica's batches for the damaged ranges. A
+   range that no replica has stays as it is.
 3. ``PartitionLog.install_repair`` (on the log's thread) swaps the files as compaction does; ``recovery``
    finishes or undoes a swap that a crash interrupted.
 
-What is brought is believed only if its checksums are right, if it was written in the epochs in which this log
-was, and if its offsets fit: no batch may reach out of the range, and none may be missing where compaction has
-never been.
+Another replica's batches are accepted only if their checksums are right, if they were written in this log's
+epochs, and if their offsets fit: no batch may reach out of the range, and none may be missing where
+compaction has never been.
 """
 
 from bisect import bisect_right
@@ -32,13 +32,13 @@ from millpond.record.batch import BatchHeader, check_crc, iter_batches
 _COPY_BYTES = 1024 * 1024
 # Positions in an index have 31 bits.
 SEGMENT_BYTES_MAX = 2**31 - 1
-# A segment in which more gaps than this are found was compacted, whatever is known about it here.
+# A segment with more gaps than this was compacted, whatever is recorded about it here.
 _HOLES_MAX = 16
 
 
 @dataclass(slots=True, kw_only=True)
 class RepairPlan:
-    """Everything that writing one closed segment anew needs."""
+    """Everything needed to rewrite one closed segment."""
 
     storage: Storage
     directory: str
@@ -47,8 +47,8 @@ class RepairPlan:
     next_base: Offset  # of the next segment
     size: int
     known: tuple[Damage, ...]
-    is_suspect: bool  # somebody has missed an offset here
-    start_offset: Offset  # the log's: what lies below was given up
+    is_suspect: bool  # a reader has missed an offset here
+    start_offset: Offset  # the log's: everything below was given up
     gaps_below: Offset  # offsets below may be missing without any loss
     epochs: list[tuple[LeaderEpoch, Offset]]  # and where each began
     aborted: list[AbortedTransaction]
@@ -59,14 +59,14 @@ class RepairPlan:
 
     @property
     def path(self) -> str:
-        """The segment's files, without their suffixes."""
+        """The path of the segment's files, without their suffixes."""
         return f"{self.directory}/{segment_name(self.base_offset)}"
 
     def survey(self) -> list[Damage]:
-        """Check every batch; all that is damaged, in order, whether it was known or not."""
+        """Check every batch; return all damage, in order, known or not."""
         file = self.storage.open(self.path + LOG_SUFFIX, private=True)
         try:
-            self.size = min(self.size, file.size)  # somebody may have cut it
+            self.size = min(self.size, file.size)  # the file may have been truncated
             found = _Survey(self, file)
             found.run()
         finally:
@@ -74,16 +74,16 @@ class RepairPlan:
         return found.damages
 
     def discard(self) -> None:
-        """Remove what was written."""
+        """Remove the written files."""
         for suffix in SEGMENT_SUFFIXES:
             self.storage.delete(self.path + suffix + CLEANED_SUFFIX)
 
     def may_miss(self, offset: Offset) -> bool:
-        """Whether compaction may have taken the record."""
+        """Return whether compaction may have removed the record."""
         return offset < self.gaps_below
 
     def check_stopped(self) -> None:
-        """Raise ``ShuttingDown`` if nobody waits for this any more."""
+        """Raise ``ShuttingDown`` if the repair was stopped."""
         if self.stopped:
             raise ShuttingDown(f"{self.path}{LOG_SUFFIX}: the repair is given up")
 
@@ -91,10 +91,10 @@ class RepairPlan:
 class _Survey:
     """One walk over a segment.
 
-    A checksum that is wrong tells which batch is bad. Offsets are under no checksum, and records may be
-    missing before a batch. So where one jumps and the next does not follow it, either may be wrong: both
-    are counted as damaged, and whoever has the records has both. Where the next one does, the records are
-    missing; if compaction cannot have taken them, that is damage without a byte (``_holes``).
+    A wrong checksum identifies the bad batch. Offsets are under no checksum, and records may be missing
+    before a batch. So where one batch jumps and the next does not follow it, either may be wrong: both count
+    as damaged, and a replica that has the records has both. Where the next one follows, the records are
+    missing; if compaction cannot have removed them, that is damage without a byte (``_holes``).
     """
 
     def __init__(self, plan: RepairPlan, file: StorageFile) -> None:
@@ -104,8 +104,8 @@ class _Survey:
         self.damages: list[Damage] = []
         self._position = 0  # the next batch
         self._expected: Offset = plan.base_offset
-        # If nothing says that the last batch's offset is right, because some are missing before it or damage
-        # is: from where on that is so, and what was expected there.
+        # If the last batch's offset is not confirmed, because of missing offsets or damage before it: from
+        # which position on that is so, and the offset expected there.
         self._jump: tuple[int, Offset] | None = None
         self._is_first = False  # after damage
         self._hole: Damage | None = None  # before the last batch
@@ -130,7 +130,7 @@ class _Survey:
     def _check(self, position: int, header: BatchHeader, data: memoryview) -> None:
         if not check_crc(data, 0, header):
             if header.base_offset == self._expected:
-                self._believe()  # it follows: what stands before it is right
+                self._believe()  # it follows: the batches before it are right
             raise BrokenChain(position, "wrong checksum")
         expected = self._expected
         self._rule.check_place(position, header, expected)
@@ -145,7 +145,7 @@ class _Survey:
         self._expected = header.next_offset
 
     def _believe(self) -> None:
-        """The last batch has the offset that was written."""
+        """Note that the last batch's offset is confirmed."""
         if self._hole is not None:
             self._holes.append(self._hole)
         self._jump = self._hole = None
@@ -154,7 +154,7 @@ class _Survey:
         position, expected = broken.position, self._expected
         if self._jump is not None:
             position, expected = self._jump
-        # There is at least one record in what is stepped over.
+        # There is at least one record in the skipped bytes.
         found = find_batch(
             self._file,
             broken.position + 1,
@@ -171,11 +171,13 @@ class _Survey:
         self._jump, self._is_first, self._hole = (position, expected), True, None
 
     def _forget_from(self, position: int) -> None:
-        """Damage that a larger range covers."""
+        """Remove damage that a larger range covers."""
         self.damages = [damage for damage in self.damages if damage.end <= position]
 
     def _note_missing(self) -> None:
-        """Offsets that should be at the end: somebody has missed them, or knows that they were there."""
+        """Add offsets that are missing at the end: a reader has missed them, or they are known to have been
+        there.
+        """
         plan = self._plan
         noted = [one.next_offset for one in plan.known if one.end >= plan.size]
         next_offset = min(max(noted, default=0), plan.next_base)
@@ -189,16 +191,16 @@ class _Survey:
 
 @dataclass(slots=True, kw_only=True)
 class RepairResult:
-    """What became of a segment's damage."""
+    """The result for a segment's damage."""
 
     plan: RepairPlan
     repaired: list[Damage] = field(default_factory=list)
-    left: tuple[Damage, ...] = ()  # where they are in the segment that is to be used
+    left: tuple[Damage, ...] = ()  # their positions in the segment that is to be used
     is_rewritten: bool = False
 
 
 class SegmentRewrite:
-    """A segment that is being written anew, from its beginning to its end.
+    """A segment that is being rewritten, from its beginning to its end.
 
     For each damaged range in order: ``begin_range``, then ``add`` until all is there and ``end_range``, or
     ``keep_range``. Then ``finish``; ``close`` in any case. Nothing is written before there is a reason to.
@@ -211,7 +213,7 @@ class SegmentRewrite:
         self._copied = 0  # of the source: copied or replaced
         self._damage: Damage | None = None
         self._range_start = -1  # in the target; -1 while nothing was added
-        self._moved = 0  # how much further back the target is than the source
+        self._moved = 0  # how much longer the target is than the source
         self._expected: Offset = plan.base_offset
         self._surveyed: list[Damage] = []
         self._repaired: list[Damage] = []
@@ -219,11 +221,11 @@ class SegmentRewrite:
 
     @property
     def expected(self) -> Offset:
-        """Where the range in hand goes on."""
+        """Where the present range continues."""
         return self._expected
 
     def begin_range(self, damage: Damage) -> None:
-        """The next damaged range. What of it lies below the log's start is not needed."""
+        """Begin the next damaged range. The part below the log's start is not needed."""
         assert self._damage is None
         assert damage.first_offset < damage.next_offset
         self._damage = damage
@@ -232,9 +234,9 @@ class SegmentRewrite:
         self._expected = max(damage.first_offset, self._plan.start_offset)
 
     def add(self, data: Bytes) -> None:
-        """What another replica has from ``expected`` on; what lies behind the range is left out.
+        """Add another replica's batches from ``expected`` on; batches after the range are left out.
 
-        Raises ``CorruptLog`` if it does not fit; then nothing was taken of it.
+        Raises ``CorruptLog`` if they do not fit; then none of them were added.
         """
         damage = self._damage
         assert damage is not None
@@ -288,12 +290,12 @@ class SegmentRewrite:
         if target.size + len(data) + self._plan.size - damage.end > SEGMENT_BYTES_MAX:
             raise StorageFailure(
                 f"{self._plan.path}{LOG_SUFFIX}: what is missing is more than one segment can hold; empty "
-                "this replica's directory and let it follow anew"
+                "this replica's directory and let it copy the log again"
             )
         target.append(data)
 
     def end_range(self) -> None:
-        """All of the range is there."""
+        """End the range, which is complete."""
         damage = self._damage
         assert damage is not None
         assert self._expected >= damage.next_offset
@@ -304,7 +306,7 @@ class SegmentRewrite:
         self._moved = target.size - damage.end
 
     def keep_range(self) -> None:
-        """Nobody has the range: it stays as damaged as it is."""
+        """Keep the damaged range, because no replica has it."""
         damage = self._damage
         assert damage is not None
         if self._range_start >= 0 and self._target is not None:
@@ -314,7 +316,7 @@ class SegmentRewrite:
         self._damage = None
 
     def finish(self) -> RepairResult:
-        """Copy the rest, make the indexes, and make all of it durable."""
+        """Copy the rest, build the indexes, and make all of it durable."""
         plan = self._plan
         if not self._repaired:
             return RepairResult(plan=plan, left=tuple(self._left))
@@ -348,16 +350,18 @@ class SegmentRewrite:
         )
 
     def _is_within_bounds(self, target: StorageFile) -> bool:
-        """Recovery, if it has to finish the swap, goes by the headers, those of kept ranges included."""
+        """Return whether all headers are within bounds; recovery, if it has to finish the swap, reads them,
+        including those of kept ranges.
+        """
         try:
             return all(
                 header.next_offset <= self._plan.next_base for _, header in iter_headers(target)
             )
         except BrokenChain:
-            return True  # it looks no further, either
+            return True  # recovery reads no further, either
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close the files."""
         self._source.close()
         if self._target is not None:
             self._target.close()

@@ -1,7 +1,7 @@
-"""Rebuild what is derived from batches by reading them again: producers, and aborted transactions.
+"""Rebuilds state from batches: producers, and aborted transactions.
 
-A snapshot that can be read saves most of the work. Damage in a segment ends the replay of that segment; it is
-reported by whoever reads or verifies it. Nothing here decides anything about the log.
+A readable snapshot saves most of the work. Damage in a segment ends the replay of that segment; reads and
+verification report it. Nothing here decides anything about the log.
 """
 
 import logging
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 def rebuild_producers(
     segments: Iterable[Segment], snapshots: Snapshots, *, end_offset: Offset
 ) -> ProducerState:
-    """The producers as of ``end_offset``: the latest snapshot that can be read, and the batches after it."""
+    """Return the producers at ``end_offset``: from the latest readable snapshot, and the batches after it."""
     producers = ProducerState()
     for wrong in snapshots.load_latest(producers, end_offset):
         _log.warning("%s; the producers are rebuilt from the batches", wrong)
@@ -39,10 +39,10 @@ def rebuild_producers(
 def replay_producer(
     producers: ProducerState, header: BatchHeader, data: memoryview
 ) -> AbortedTransaction | None:
-    """Record a batch that is in the log already; answers an aborted transaction that it ended."""
+    """Apply a batch that is in the log already. Return an aborted transaction that it ended."""
     aborted = None
     if header.producer_id >= 0:
-        if not header.is_control:
+        if not header.is_marker:
             producers.apply(header, header.base_offset)
         elif not header.record_count:
             producers.apply_epoch(header)  # Compaction emptied it, and kept it for this.
@@ -57,7 +57,7 @@ def replay_producer(
 
 
 def rebuild_aborted(segments: Sequence[Segment], snapshots: Snapshots) -> list[AbortedTransaction]:
-    """The aborted transactions whose markers lie in the last of the segments, from the batches."""
+    """Return the aborted transactions whose markers are in the last of the segments, from the batches."""
     *before, segment = segments
     producers = rebuild_producers(before, snapshots, end_offset=segment.base_offset)
     aborted: list[AbortedTransaction] = []
@@ -71,8 +71,8 @@ def rebuild_aborted(segments: Sequence[Segment], snapshots: Snapshots) -> list[A
 def derive(
     segments: Sequence[Segment], snapshots: Snapshots, start: Offset
 ) -> tuple[ProducerState, dict[Offset, list[AbortedTransaction]]]:
-    """The producers at the end of the segments, and the aborted transactions whose markers lie in each of
-    those from ``start`` on, by their base offsets. Every batch is checked.
+    """Return the producers at the end of the segments, and the aborted transactions whose markers are in each
+    of those from ``start`` on, by their base offsets. Every batch is checked.
 
     Raises ``DerivedOverDamage``: nothing is known then.
     """
@@ -94,7 +94,7 @@ def derive(
 
 
 class DerivedOverDamage(CorruptLog):
-    """A segment cannot be read, so nothing can be worked out over it."""
+    """A segment cannot be read, so nothing can be derived from it."""
 
     def __init__(self, base_offset: Offset) -> None:
         super().__init__(f"the segment at {base_offset} cannot be read")
@@ -126,4 +126,4 @@ def _replay_segment(producers: ProducerState, segment: Segment, end_offset: Offs
             if header.base_offset >= producers.end_offset:
                 replay_producer(producers, header, data)
     except BrokenChain:
-        return  # Damage is reported by whoever reads or verifies the segment.
+        return  # Reads and verification report the damage.

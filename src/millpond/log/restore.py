@@ -1,16 +1,16 @@
-"""Bringing a log back after its disk refused a write or a sync: a plan that is run on any thread.
+"""Restores a log after its disk refused a write or a sync: a plan that runs on any thread.
 
-The process has not ended, so what it knows of the log is right: which batches are in it and how long each
-file is. What the files hold may differ in two ways.
+The process has not ended, so its state of the log is right: which batches are in it and how long each file
+is. The files may differ in two ways.
 
-* A write that failed halfway has left bytes behind the last batch, if they could not be cut off at once. They
-  are cut off now.
-* After a failed sync the operating system takes the pages that it could not write for clean: a second sync
+* A write that failed halfway has left bytes behind the last batch, if they could not be truncated at once.
+  They are truncated now.
+* After a failed sync the operating system marks the pages that it could not write as clean: a second sync
   succeeds without writing them. So everything that no sync has covered is read (checksums are checked: a page
   may have been dropped meanwhile), written once more in its place, and synced. That is done after a failed
   write too: a sync of an earlier try of the plan may have failed.
 
-Nothing is appended to the log until the plan has been carried out, so nothing else changes these files.
+Nothing is appended to the log until the plan was executed, so nothing else changes these files.
 """
 
 from enum import Enum
@@ -24,17 +24,17 @@ from millpond.record.batch import check_crc
 
 
 class FailedIn(Enum):
-    """What the disk refused."""
+    """The operation that the disk refused."""
 
     WRITE = "write"
     SYNC = "sync"
-    # In the middle of replacing segments: only a start of the node finishes that.
+    # While segments were being replaced: only a restart of the node finishes that.
     SWAP = "swap"
 
 
 class Piece(NamedTuple):
-    """A file of batches: how long it is, from where on no sync has covered it, and which of its bytes are
-    known to be damaged although a sync has covered them (from, to; in order).
+    """A file of batches: its length, from where on no sync has covered it, and which of its bytes are known
+    to be damaged although a sync has covered them (from, to; in order).
     """
 
     path: str
@@ -44,7 +44,7 @@ class Piece(NamedTuple):
 
 
 class RestorePlan:
-    """Made by ``begin_restore``, run on any thread, given to ``finish_restore`` if it succeeded."""
+    """Made by ``begin_restore``, run on any thread, passed to ``finish_restore`` if it succeeded."""
 
     __slots__ = ("_paths", "_pieces", "_storage", "generation")
 
@@ -62,8 +62,9 @@ class RestorePlan:
         self.generation = generation
 
     def run(self) -> None:
-        """Make the files what the log knows them to be. Raises ``StorageFailure``: then it is tried again;
-        ``CorruptLog``: something that was written is not there any more."""
+        """Make the files match the log's state. Raises ``StorageFailure``: then it is retried;
+        ``CorruptLog``: something that was written is gone.
+        """
         for piece in self._pieces:
             self._cut(piece)
             self._storage.rewrite(piece.path, piece.unsynced_from)
@@ -85,7 +86,7 @@ class RestorePlan:
 
 
 def _check(file: StorageFile, piece: Piece) -> None:
-    """Raises ``CorruptLog`` unless every batch that no sync has covered can be read."""
+    """Raise ``CorruptLog`` unless every batch that no sync has covered can be read."""
     start = piece.unsynced_from
     try:
         for damaged_from, damaged_to in (*piece.damaged, (piece.size, piece.size)):
@@ -101,4 +102,4 @@ def _check(file: StorageFile, piece: Piece) -> None:
 
 
 class RestoreImpossible(StorageFailure):
-    """Only a start of the node can bring the log back."""
+    """Only a restart of the node can restore the log."""

@@ -1,4 +1,4 @@
-"""Which segments have had their time. A decision over numbers; nothing is deleted here."""
+"""Decides which segments retention deletes. Nothing is deleted here."""
 
 from collections.abc import Sequence
 
@@ -16,11 +16,12 @@ def expired_segments(
     upto: Offset,
     now_ms: TimestampMs,
 ) -> int:
-    """How many of the first segments may go. All of them means: after a roll.
+    """Return how many of the first segments may be deleted. All of them means: after a roll.
 
-    A segment goes when its newest record is older than ``retention.ms``, when the log without it still has
-    ``retention.bytes``, or when it lies below the log's start; never when it reaches above ``upto``, and an
-    empty one only with others after it. Topics that only compact keep theirs unless the start passed them.
+    A segment is deleted when its newest record is older than ``retention.ms``, when the log without it still
+    has ``retention.bytes``, or when it is below the log's start; never when it reaches above ``upto``, and an
+    empty one only with others after it. Topics that are only compacted keep theirs unless the start passed
+    them.
     """
     sizes = [segment.size for segment in segments]
     spare = sum(sizes) - config.retention_bytes
@@ -43,6 +44,6 @@ def expired_segments(
 
 
 def _newest_ms(segment: Segment) -> TimestampMs:
-    """The time of the newest record, or of the last write if records have none."""
+    """Return the time of the newest record, or of the last write if records have none."""
     newest = segment.largest_timestamp()
     return newest if newest >= 0 else segment.modified_ms()

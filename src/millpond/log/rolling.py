@@ -1,4 +1,4 @@
-"""When the active segment is closed and the next one begun. A decision over numbers; nothing closes here."""
+"""Decides when the active segment is closed and the next one begun. Nothing is closed here."""
 
 from crc32c import crc32c
 
@@ -9,7 +9,7 @@ from millpond.log.segment import Segment
 
 
 class RollRule:
-    """What the settings say about the age and the fullness of one active segment."""
+    """The settings for the age and the size of one active segment."""
 
     __slots__ = ("_age_ms_max", "_index_bytes")
 
@@ -25,7 +25,7 @@ class RollRule:
     def is_due_for(
         self, segment: Segment, last_offset: Offset, timestamp: TimestampMs, now_ms: TimestampMs
     ) -> bool:
-        """Whether batches up to this offset and time need a new segment, whatever their size."""
+        """Return whether batches up to this offset and time need a new segment, whatever their size."""
         if last_offset - segment.base_offset > SEGMENT_OFFSET_SPAN_MAX:
             return True
         if segment.log.size == 0:
@@ -35,9 +35,10 @@ class RollRule:
         return waited > self._age_ms_max or segment.index_full(self._index_bytes)
 
     def is_due(self, segment: Segment, now_ms: TimestampMs) -> bool:
-        """Whether the segment is too old, though nothing is appended.
+        """Return whether the segment is too old, without an append.
 
-        No segment is older than since it was made: records of long ago must not close one after the other.
+        A segment's age counts at most from its creation: old records must not close one segment after the
+        other.
         """
         if not segment.size:
             return False
@@ -46,7 +47,7 @@ class RollRule:
 
 
 def _jitter_ms(config: LogConfig, topic_partition: TopicPartition, base_offset: Offset) -> int:
-    """Spread the rolls of partitions that began together: not by chance, but by their names."""
+    """Return a jitter that spreads the rolls of partitions that began together; derived from their names."""
     if config.segment_jitter_ms <= 0:
         return 0
     return crc32c(f"{topic_partition} {base_offset}".encode()) % config.segment_jitter_ms

@@ -1,9 +1,9 @@
-"""Walk the batches of a file from a known beginning.
+"""Walks the batches of a file from a known beginning.
 
-Two walks: by header alone, which skips the bodies, and with the whole batch in memory. They stop quietly at
-``end`` and raise ``BrokenChain`` where the bytes cannot be the next batch; it says where, and why. Neither
-checks a checksum, nor whether offsets follow each other (``chain``). A third function finds the next sound
-batch after damage. Files in, positions out; nothing decodes a record, and nothing is known of logs.
+Two walks: by header alone, which skips the bodies, and with the whole batch in memory. They stop at ``end``
+and raise ``BrokenChain``, with position and reason, where the bytes cannot be the next batch. Neither checks
+a checksum, nor whether offsets follow each other (``chain``). A third function finds the next sound batch
+after damage. Files in, positions out; nothing decodes a record, and nothing is known of logs.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from millpond.record.batch import HEADER_BYTES, MAGIC_OFFSET, BatchHeader, check
 
 _CHUNK_BYTES = 1024 * 1024
 _MAGIC_BYTE = b"\x02"
-# Bodies longer than this are jumped over instead of read when only headers are wanted.
+# Longer bodies are skipped instead of read when only headers are needed.
 _JUMP_BYTES = 64 * 1024
 
 
@@ -73,14 +73,14 @@ def _cut_off(header: BatchHeader, left: int) -> str:
 def find_batch(
     file: StorageFile, position: int, *, offset_min: int, offset_bound: int
 ) -> tuple[int, int] | None:
-    """After damage, the next place where a sound batch begins, with its base offset.
+    """Return the next position after damage where a sound batch begins, with its base offset.
 
-    A place counts when the header there is possible, its offset lies in the range, and the checksum is right.
+    A position counts when the header there is valid, its offset is in the range, and the checksum is right.
     """
     end = file.size
     while position + HEADER_BYTES <= end:
         chunk = file.read(position, _CHUNK_BYTES)
-        # Every batch has its format number, 2, at byte 16: look only where there is one.
+        # Every batch has its format number, 2, at byte 16: check only such positions.
         found = chunk.find(_MAGIC_BYTE, MAGIC_OFFSET)
         while found >= 0:
             at = found - MAGIC_OFFSET

@@ -3,10 +3,10 @@
 Rules:
 
 * Batches are bytes. Appending and reading look at headers only, and at as few as possible.
-* The position of a batch is found in three steps, each dearer than the one before: the last appended batches
-  are remembered exactly; older ones are bracketed by the sparse index; between the brackets headers are read.
-* An index is a hint. One that cannot be right is rebuilt from the batches, not obeyed.
-* Damage that is known (``damage``) is never served and never skipped in silence: ``CorruptLog``.
+* The position of a batch is found in three steps of growing cost: the last appended batches are remembered
+  exactly; older ones are bracketed by the sparse index; between the brackets headers are read.
+* An index is a hint. One that cannot be right is rebuilt from the batches.
+* Known damage (``damage``) is never served and never skipped silently: ``CorruptLog``.
 
 It does not decide when to roll, what to delete or which offsets are assigned; ``PartitionLog`` does.
 """
@@ -55,10 +55,10 @@ _SHORT_HEADER_BYTES = _SHORT_HEADER.size
 _RECENT_MAX = 512
 _NEVER = 2**63 - 1
 
-# Read this much at a time when looking for a header between two index entries.
+# The size of reads when searching a header between two index entries.
 _SEARCH_BYTES = 8 * 1024
 
-# The end of a log that was closed cleanly is checked if it is no longer than this.
+# The end of a cleanly closed log is checked if it is no longer than this.
 _TAIL_CHECKED_BYTES = 64 * 1024
 
 
@@ -88,7 +88,7 @@ class Damage(NamedTuple):
 
 
 class NewBatch(NamedTuple):
-    """What a segment must know of a batch in the buffer that is appended."""
+    """The fields of an appended batch that a segment needs."""
 
     position: int
     size: int
@@ -141,7 +141,7 @@ class Segment:
         self._cache = cache
         self.directory = directory
         self.base_offset = base_offset
-        # One above the last offset, while the segment is being written; before that, a lower bound.
+        # One above the last offset, while the segment is active; before that, a lower bound.
         self.next_offset = base_offset
         self.log = log
         self.offset_index = OffsetIndex(storage, path + INDEX_SUFFIX + suffix, base_offset)
@@ -151,12 +151,12 @@ class Segment:
         self.max_timestamp: TimestampMs = NO_TIMESTAMP
         self.max_timestamp_offset: Offset = base_offset
         self.damage: tuple[Damage, ...] = ()
-        self.is_suspect = False  # something is wrong with it, and nobody knows yet what
+        self.is_suspect = False  # something is wrong with it; a repair finds out what
         self._timestamps_known = False
         self._index_interval_bytes = index_interval_bytes
         self._bytes_since_index = 0
         self._first_timestamp: TimestampMs | None = None
-        self._ready = False  # to be appended to
+        self._ready = False  # for appends
         self._recent_floor: Offset = _NEVER
         self._recent_offsets: array[int] = array("q")
         self._recent_positions: array[int] = array("q")
@@ -172,7 +172,7 @@ class Segment:
         index_interval_bytes: int,
         now_ms: TimestampMs,
     ) -> "Segment":
-        """Make a new, empty segment; files that have its name are emptied."""
+        """Create a new, empty segment; existing files with its name are emptied."""
         path = f"{directory}/{segment_name(base_offset)}"
         storage.delete(path + TXN_INDEX_SUFFIX)
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -209,7 +209,7 @@ class Segment:
         index_interval_bytes: int,
         now_ms: TimestampMs,
     ) -> "Segment":
-        """Use the files that are there; nothing is read yet."""
+        """Use the existing files; nothing is read yet."""
         return cls(
             storage,
             directory,
@@ -222,18 +222,18 @@ class Segment:
 
     @property
     def size(self) -> int:
-        """Bytes of batches."""
+        """The bytes of batches."""
         return self.log.size
 
     @property
     def log_path(self) -> str:
-        """Where the batches are, for messages and for other threads' own handles."""
+        """The path of the batches' file, for messages and for other threads' own handles."""
         return f"{self.directory}/{segment_name(self.base_offset)}{LOG_SUFFIX}"
 
     # --- writing ------------------------------------------------------------------------------
 
     def append(self, data: Bytes, batches: Sequence[NewBatch]) -> int:
-        """Write whole batches at the end, all or nothing; answer where they begin."""
+        """Write whole batches at the end, all or nothing. Return where they begin."""
         if not self._ready:
             self._prepare_append()
         start = self.log.append(data)
@@ -244,7 +244,7 @@ class Segment:
     def note(
         self, position: int, size: int, last_offset: Offset, max_timestamp: TimestampMs
     ) -> None:
-        """Remember a batch that is in the file: newest batch, largest time, index entries."""
+        """Index a batch that is in the file: newest batch, largest time, index entries."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
@@ -263,7 +263,7 @@ class Segment:
             del recent[:half], self._recent_positions[:half]
 
     def begin_rebuild(self) -> None:
-        """Forget what the indexes say; ``note`` every batch after this, then ``save_indexes``."""
+        """Clear the indexes; call ``note`` for every batch after this, then ``save_indexes``."""
         self.offset_index.reset()
         self.time_index.reset()
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
@@ -274,7 +274,7 @@ class Segment:
         self._recent_offsets, self._recent_positions = array("q"), array("q")
 
     def rebuild_indexes(self) -> None:
-        """Make the offset and time index anew from the headers, as far as these can be followed."""
+        """Rebuild the offset and time index from the headers, up to the first invalid one."""
         was_ready, next_offset = self._ready, self.next_offset
         rule = self._index_rule()
         self.begin_rebuild()
@@ -299,13 +299,13 @@ class Segment:
             self.time_index.unload()
 
     def _index_rule(self) -> ChainRule:
-        """What an index can hold; whether offsets are missing is not its business."""
+        """Return what an index can hold; gaps between offsets do not matter to it."""
         return ChainRule(offset_bound=segment_bound(self.base_offset))
 
     def save_indexes(self) -> bool:
-        """Bring the index files up to date, ending with the largest time, as a closed segment's must.
+        """Rewrite stale index files, ending with the largest time, as a closed segment's must.
 
-        Answers whether the offset or the time index was not.
+        Returns whether the offset or the time index was stale.
         """
         if self.time_index.loaded and self._timestamps_known:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
@@ -314,7 +314,7 @@ class Segment:
         return any(saved)
 
     def truncate(self, offset: Offset) -> None:
-        """Cut off every batch that has the offset or a later one, and damage that may have held them."""
+        """Remove every batch that has the offset or a later one, and damage that may have held them."""
         cut_off = [damage for damage in self.damage if damage.next_offset > offset]
         cuts = [damage.position for damage in cut_off]
         try:
@@ -336,7 +336,7 @@ class Segment:
             self._resume(from_position=self.offset_index.last_position)
 
     def close_for_writing(self) -> None:
-        """The segment is complete: save its indexes and let the cache decide how long they stay."""
+        """Close the segment for appends: save its indexes and let the cache decide how long they stay."""
         with contextlib.suppress(StorageFailure):  # They stay in memory; the next flush saves them.
             self.save_indexes()
         self._ready = False
@@ -344,12 +344,12 @@ class Segment:
         self._cache.admit(self.offset_index)
 
     def close(self) -> None:
-        """Give descriptors and memory back. Nothing is written."""
+        """Release descriptors and memory. Nothing is written."""
         self._cache.forget(self.offset_index)
         self.log.close()
 
     def _prepare_append(self) -> None:
-        """Load what the next append adds to."""
+        """Load the state that the next append extends."""
         self._load_offset_index()
         self._cache.forget(self.offset_index)
         try:
@@ -362,7 +362,7 @@ class Segment:
         self._ready = True
 
     def _resume(self, *, from_position: int) -> None:
-        """Find out about the batches after the last index entry."""
+        """Index the batches after the last index entry."""
         timestamp, offset = self.time_index.last_entry()
         last_offset = self.base_offset - 1
         since = 0
@@ -380,7 +380,7 @@ class Segment:
         self._recent_offsets, self._recent_positions = array("q"), array("q")
 
     def _sound_headers(self, start: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Headers from a known position on, stepping over known damage."""
+        """Yield headers from a known position on, skipping known damage."""
         for damage in sorted(self.damage):
             if damage.position >= start:
                 yield from iter_headers(self.log, start, damage.position)
@@ -390,7 +390,7 @@ class Segment:
     # --- reading ------------------------------------------------------------------------------
 
     def find(self, offset: Offset) -> Found | None:
-        """The first batch whose last offset is not below the one given."""
+        """Return the first batch whose last offset is not below the one given."""
         if offset >= self._recent_floor:
             recent = self._recent_offsets
             slot = bisect_left(recent, offset)
@@ -411,19 +411,19 @@ class Segment:
         return self._search(low, offset, high - low + _SHORT_HEADER_BYTES)
 
     def batch_start(self, offset: Offset) -> Offset:
-        """The first offset of the batch that holds the one given; that one itself if none does."""
+        """Return the first offset of the batch that holds the one given; that one itself if none does."""
         lost = [one.first_offset for one in self.damage if one.next_offset > offset]
         try:
             found = self.find(offset)
         except BrokenChain:
-            return self.base_offset  # not higher, at least
+            return self.base_offset  # at least not higher
         if found is None:
             return min([offset, *lost])
         first = int.from_bytes(self.log.read(found.position, 8), "big")
         return max(self.base_offset, min([offset, first, *lost]))
 
     def iter_data(self, start: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Every batch from a known position on, stepping over known damage."""
+        """Yield every batch from a known position on, skipping known damage."""
         for damage in sorted(self.damage):
             if damage.position >= start:
                 yield from iter_data(self.log, start, damage.position)
@@ -431,10 +431,10 @@ class Segment:
         yield from iter_data(self.log, start)
 
     def read_next_offset(self) -> Offset:
-        """One above the last offset in the file, found from the last index entry on.
+        """Return one above the last offset in the file, found from the last index entry on.
 
-        ``BrokenChain`` if the file does not end with a whole batch, or with one whose checksum is wrong; the
-        latter is looked at only where it costs little.
+        Raises ``BrokenChain`` if the file does not end with a whole batch, or with one whose checksum is
+        wrong; the latter is checked only where it costs little.
         """
         if not self.offset_index.loaded:
             self._load_offset_index()
@@ -452,8 +452,9 @@ class Segment:
         return next_offset
 
     def expected_at(self, position: int, offset: Offset) -> Offset:
-        """What must follow at the position of a batch that holds the offset, by the batch before it; -1 if
-        that cannot be told."""
+        """Return the offset that must follow at the position of a batch that holds the offset, from the batch
+        before it; -1 if it is unknown.
+        """
         if not self.offset_index.loaded:
             self._load_offset_index()
         start, _ = self.offset_index.bracket(offset)
@@ -468,7 +469,7 @@ class Segment:
         return expected
 
     def find_time(self, timestamp: TimestampMs, start_offset: Offset) -> TimedOffset | None:
-        """The first record not earlier than the timestamp and not below the offset."""
+        """Return the first record not earlier than the timestamp and not below the offset."""
         floor = self._times().floor(timestamp)
         found = self.find(max(floor, start_offset))
         if found is None:
@@ -479,7 +480,7 @@ class Segment:
             try:
                 records = _decode_some(header, data)
             except UNREADABLE:
-                # Its producer's doing. The record is in there: a reader that begins here does not miss it.
+                # Its producer's fault. The record is in there: a reader that begins here does not miss it.
                 first = max(header.base_offset, start_offset)
                 return TimedOffset(header.max_timestamp, first, header.leader_epoch)
             for record in records:
@@ -488,7 +489,7 @@ class Segment:
         return None
 
     def largest_timestamp(self) -> TimestampMs:
-        """The largest time of any record; -1 for none. A closed segment's time index ends with it."""
+        """Return the largest time of any record; -1 for none. A closed segment's time index ends with it."""
         if not self._timestamps_known:
             try:
                 last = self.time_index.read_last()
@@ -499,7 +500,7 @@ class Segment:
         return self.max_timestamp
 
     def first_timestamp(self) -> TimestampMs:
-        """The largest time in the first batch, which is when the segment began; -1 if it is empty."""
+        """Return the largest time in the first batch, which is when the segment began; -1 if it is empty."""
         if self._first_timestamp is None:
             if self.size == 0:
                 return NO_TIMESTAMP
@@ -508,9 +509,9 @@ class Segment:
         return self._first_timestamp
 
     def index_full(self, bytes_max: int) -> bool:
-        """Whether an index has as many entries as ``segment.index.bytes`` allows.
+        """Return whether an index has as many entries as ``segment.index.bytes`` allows.
 
-        The time index keeps room for the entry that closes the segment.
+        The time index reserves space for the entry that closes the segment.
         """
         return (
             self.offset_index.entries >= bytes_max // OFFSET_ENTRY_BYTES
@@ -518,7 +519,7 @@ class Segment:
         )
 
     def check_damage(self, offset: Offset, position: int, end: int) -> int:
-        """How far one may read from ``position``; ``CorruptLog`` if the offset itself is lost."""
+        """Return how far to read from ``position``. Raises ``CorruptLog`` if the offset itself is damaged."""
         for damage in self.damage:
             if damage.first_offset <= offset < damage.next_offset:
                 raise CorruptLog(
@@ -533,7 +534,7 @@ class Segment:
         return end
 
     def note_damage(self, broken: BrokenChain, offset_bound: Offset) -> Damage:
-        """What begins at a position is not what was written: work out which offsets that concerns."""
+        """Record damage that begins at a position, and find out which offsets it concerns."""
         first_offset = self.base_offset
         position = 0
         while 0 <= position < broken.position:
@@ -553,7 +554,7 @@ class Segment:
         return damage
 
     def forget_damage(self, offset: Offset) -> None:
-        """The log ends here now: what was lost behind is nobody's loss."""
+        """Forget damage behind the offset, because the log ends there now."""
         self.damage = tuple(
             damage._replace(next_offset=min(damage.next_offset, offset))
             for damage in self.damage
@@ -561,7 +562,7 @@ class Segment:
         )
 
     def modified_ms(self) -> TimestampMs:
-        """When the batches were last written to."""
+        """Return when the batches were last written to."""
         return self._storage.modified_ms(self.log_path)
 
     def _load_offset_index(self) -> None:
@@ -574,7 +575,7 @@ class Segment:
         self._cache.admit(self.offset_index)
 
     def _times(self) -> TimeIndex:
-        """The time index with its entries; those of a closed segment are not kept."""
+        """Return the time index with its entries; those of a closed segment are not kept."""
         if self.time_index.loaded:
             return self.time_index
         times = self.time_index.copy()
@@ -586,7 +587,7 @@ class Segment:
         return times
 
     def _probe(self, position: int, offset: Offset) -> Found | None:
-        """The batch at a position, if it is one and holds the offset."""
+        """Return the batch at a position, if it is one and holds the offset."""
         header = self.log.read(position, _SHORT_HEADER_BYTES)
         if len(header) < _SHORT_HEADER_BYTES:
             return None
@@ -607,7 +608,7 @@ class Segment:
             if not 0 <= low < max(self.log.size, 1):
                 raise BrokenChain(low, "the index points out of the file")
             found = self._walk(low, offset, min(max(window, HEADER_BYTES), _SEARCH_BYTES))
-            # The batch that the index points to lies below the offset; else the index is wrong.
+            # The batch that the index points to is below the offset; otherwise the index is wrong.
             if found is None or found.position != low or low == 0:
                 return found
             if rebuilt:
@@ -648,7 +649,7 @@ class Segment:
         return None
 
     def _damage_end(self, position: int) -> int:
-        """Where sound batches begin again after known damage at the position; -1 if none is known."""
+        """Return where sound batches begin again after known damage at the position; -1 if none is known."""
         for damage in self.damage:
             if damage.position <= position < damage.end:
                 return damage.end
@@ -656,7 +657,7 @@ class Segment:
 
 
 def _decode_some(header: BatchHeader, data: memoryview) -> list[Record]:
-    """A batch's records, unless there are more than may be looked at while others wait."""
+    """Decode a batch's records, unless there are too many for the event loop."""
     if header.record_count > LOOKED_AT_RECORDS_MAX:
         raise BatchTooLarge(f"batch of {header.record_count} records")
     return decode_batch(data, limit=SEARCHED_DECOMPRESSED_BYTES_MAX)

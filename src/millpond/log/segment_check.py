@@ -1,11 +1,11 @@
-"""One pass over a segment that may hold anything: what is sound, where it ends, what is damaged.
+"""One pass over a segment in an unknown state: finds sound batches, the torn tail and damage.
 
 Every batch is checked (size, format, checksum, offsets) and noted in the segment's indexes, in the producers
 and in the epochs, as if it were appended now. Where the check fails above the recovery point, the segment
-ends (``torn``); below it, the damage is noted and stepped over. The caller decides what to do about either.
+ends (``torn``); below it, the damage is recorded and skipped. The caller decides what to do about either.
 
-A batch behind a gap is noted when another one follows it: nothing else says that its offset is right, and one
-that is far too high must neither hide what comes next nor make it look as if it had never been synced.
+A batch behind a gap is noted when another one follows it: nothing else confirms its offset, and one that is
+far too high must neither hide the next one nor make it look as if it had never been synced.
 """
 
 from millpond.base.ids import Offset
@@ -20,7 +20,7 @@ from millpond.record.batch import BatchHeader
 
 
 class SegmentCheck:
-    """One pass over a segment that may hold anything."""
+    """One pass over a segment in an unknown state."""
 
     def __init__(
         self,
@@ -36,18 +36,18 @@ class SegmentCheck:
         self._epochs = epochs
         self._producers = producers
         self._recovery_point = recovery_point
-        # The base offset is not under the checksum: what stands before it must say that it is right.
+        # The base offset is not under the checksum: the batches before it must confirm it.
         self._rule = ChainRule(
             offset_bound=segment_bound(segment.base_offset, offset_bound), gaps_below=gaps_below
         )
-        # The last batch, if it stands behind a gap.
+        # The last batch, if it is behind a gap.
         self._jumped: tuple[int, BatchHeader, memoryview] | None = None
         self._aborted: list[AbortedTransaction] = []
         self.damage: list[Damage] = []
         self.torn: BrokenChain | None = None
 
     def run(self) -> None:
-        """Note every sound batch in the segment's indexes; stop at a torn tail, step over damage."""
+        """Note every sound batch in the segment's indexes; stop at a torn tail, skip damage."""
         segment = self._segment
         segment.begin_rebuild()
         segment.damage = ()
@@ -84,7 +84,9 @@ class SegmentCheck:
             self._jumped = None
 
     def _damage_start(self, broken: BrokenChain) -> int:
-        """Where damage begins. Of a batch that jumps and one that contradicts it, either may be wrong."""
+        """Return where damage begins. Of a batch that jumps and one that contradicts it, either may be
+        wrong.
+        """
         is_synced = self._segment.next_offset < self._recovery_point
         contradicts = isinstance(broken, Misplaced) and broken.stepped_back
         if self._jumped is None or not (is_synced and contradicts):
@@ -102,7 +104,7 @@ class SegmentCheck:
             self._aborted.append(aborted)
 
     def _step_over(self, broken: BrokenChain, start: int) -> int:
-        """Find the next sound batch after damage, note the damage, answer where to go on."""
+        """Find the next sound batch after damage and record the damage. Return where to continue."""
         segment = self._segment
         first_offset = segment.next_offset
         found = find_batch(

@@ -1,11 +1,11 @@
-"""The segments of a log in order: which one holds an offset, and what is read from it.
+"""The segments of a log in order: finds the one that holds an offset, and reads from it.
 
 Rules:
 
-* Segments stand in the order of their base offsets; the last one is written to, the others are closed.
+* Segments are in the order of their base offsets; the last one is active, the others are closed.
 * A read stays within one segment and takes one call to the disk once the position is known.
-* What was written and not yet synced was checked on its way in and is in the page cache. Everything else may
-  have come back from a disk, so it is checked on every read; damage is noted, written down and refused.
+* Bytes that were written and not yet synced were checked on their way in and are in the page cache.
+  Everything else may have come from a disk, so it is checked on every read; damage is recorded and refused.
 
 It knows nothing of producers, epochs or flushing.
 """
@@ -29,22 +29,22 @@ _LAST_OFFSET_DELTA = slice(LAST_OFFSET_DELTA_OFFSET, LAST_OFFSET_DELTA_OFFSET + 
 
 
 class ReadSlice(NamedTuple):
-    """Batches as bytes. The last may be cut off, as in every answer to a fetch."""
+    """Batches as bytes. The last may be incomplete, as in every fetch response."""
 
     data: bytes
-    first_batch_offset: Offset  # of the first batch, which may begin before what was asked for
+    first_batch_offset: Offset  # of the first batch, which may begin before the requested offset
     position: int  # in the segment's file; -1 if there was nothing to read
 
 
 NOTHING = ReadSlice(b"", -1, -1)
 
 
-# Missing ranges of one log of which the log of the node tells; somebody who cuts files cuts more.
+# Missing ranges of one log that the node's log reports; a truncated file may have many more.
 _TOLD_MAX = 100
 
 
 class SegmentList:
-    """Segments and their base offsets, side by side."""
+    """Segments and their base offsets in parallel lists."""
 
     def __init__(
         self,
@@ -60,36 +60,36 @@ class SegmentList:
         self._topic_partition = topic_partition
         self._on_damage = on_damage
         self.items = segments
-        # Ranges that were said to be missing: once each, and not without end.
+        # Ranges that were reported as missing: once each, up to a maximum.
         self._told: set[tuple[Offset, Offset]] = set()
         self.bases: list[Offset] = [segment.base_offset for segment in segments]
 
     @property
     def damage(self) -> list[Damage]:
-        """What is known to be unreadable."""
+        """The ranges that are known to be unreadable."""
         return [damage for segment in self.items for damage in segment.damage]
 
     # --- changing -----------------------------------------------------------------------------
 
     def push(self, segment: Segment) -> None:
-        """A new active segment."""
+        """Add a new active segment."""
         assert not self.bases or segment.base_offset > self.bases[-1]
         self.items.append(segment)
         self.bases.append(segment.base_offset)
 
     def splice(self, first: int, count: int, segments: list[Segment]) -> list[Segment]:
-        """Put segments in the place of others; answers those."""
+        """Replace segments with others. Return the replaced ones."""
         replaced = self.items[first : first + count]
         self.items[first : first + count] = segments
         self.bases[first : first + count] = [segment.base_offset for segment in segments]
         return replaced
 
     def slot_of(self, offset: Offset) -> int:
-        """The place of the segment in which an offset lies or would lie."""
+        """Return the index of the segment that holds, or would hold, an offset."""
         return max(0, bisect_right(self.bases, offset) - 1)
 
     def closed(self) -> list[tuple[Segment, Offset]]:
-        """The closed segments, each with the base of the next."""
+        """Return the closed segments, each with the base of the next."""
         return list(zip(self.items[:-1], self.bases[1:], strict=True))
 
     # --- reading ------------------------------------------------------------------------------
@@ -105,9 +105,9 @@ class SegmentList:
         synced_below: Offset,
         gaps_below: Offset,
     ) -> ReadSlice:
-        """Batches from the one with the offset on. Offsets below ``gaps_below`` may be missing.
+        """Return batches from the one with the offset on. Offsets below ``gaps_below`` may be missing.
 
-        The offset lies in the log and below ``upto``. Raises ``CorruptLog``.
+        The offset is in the log and below ``upto``. Raises ``CorruptLog``.
         """
         segment = self.items[-1]
         if offset >= segment.base_offset:
@@ -122,7 +122,7 @@ class SegmentList:
             boundary = self.bases[slot + 1]
             found = self._find(segment, offset, boundary)
             while found is None:
-                # Either compaction took the rest of this segment, or somebody else did.
+                # The rest of this segment was removed, by compaction or by damage.
                 if segment.damage:
                     segment.check_damage(offset, segment.size, segment.size)
                 if offset >= gaps_below:
@@ -149,7 +149,7 @@ class SegmentList:
             return NOTHING
         data = segment.log.read(position, max_bytes)
         is_trusted = offset >= synced_below and segment is self.items[-1]
-        is_short = len(data) < max_bytes  # somebody has cut the file
+        is_short = len(data) < max_bytes  # the file was truncated
         whole_to = max_bytes if is_short else (size if size <= max_bytes else 0)
         if (not is_trusted or is_short) and (
             bad := find_bad_batch(data, boundary, gaps_below, whole_to=whole_to)
@@ -157,7 +157,7 @@ class SegmentList:
             data = self._before(bad, data, segment, offset, position, boundary)
         first = int.from_bytes(data[:8], "big")
         if len(data) < HEADER_BYTES:
-            return ReadSlice(data, first, position)  # there was room for less than anybody can use
+            return ReadSlice(data, first, position)  # the limit is too small for any useful bytes
         if first > offset and (first >= boundary or offset >= gaps_below):
             raise self._hole(segment, offset, min(first, boundary))
         if not is_trusted and first + int.from_bytes(data[_LAST_OFFSET_DELTA], "big") < offset:
@@ -167,7 +167,7 @@ class SegmentList:
     def offset_for_time(
         self, timestamp_ms: TimestampMs, start_offset: Offset
     ) -> TimedOffset | None:
-        """The first record that is not earlier than the time given."""
+        """Return the first record that is not earlier than the time given."""
         for segment in self.items:
             if segment.largest_timestamp() >= timestamp_ms:
                 found = segment.find_time(timestamp_ms, start_offset)
@@ -176,7 +176,7 @@ class SegmentList:
         return None
 
     def max_timestamp(self, start_offset: Offset) -> TimedOffset | None:
-        """The record with the largest time; the first one if several have it."""
+        """Return the record with the largest time; the first one if several have it."""
         segments = [segment for segment in self.items if segment.size]
         if not segments:
             return None
@@ -186,7 +186,7 @@ class SegmentList:
         return latest.find_time(latest.largest_timestamp(), start_offset)
 
     def _find(self, segment: Segment, offset: Offset, boundary: Offset) -> Found | None:
-        """The batch that holds the offset; damage on the way to it is noted."""
+        """Return the batch that holds the offset; damage on the way to it is recorded."""
         try:
             return segment.find(offset)
         except BrokenChain as broken:
@@ -195,7 +195,7 @@ class SegmentList:
             return segment.find(offset)
 
     def _find_end(self, segment: Segment, position: int, upto: Offset, boundary: Offset) -> int:
-        """Where the batch begins that holds ``upto``; damage on the way to it ends the read before."""
+        """Return where the batch begins that holds ``upto``; damage on the way to it ends the read before."""
         try:
             bound = segment.find(upto)
         except BrokenChain as broken:
@@ -212,14 +212,14 @@ class SegmentList:
         position: int,
         boundary: Offset,
     ) -> bytes:
-        """What was read before a bad batch. ``CorruptLog`` if that is nothing."""
+        """Return the bytes before a bad batch. Raises ``CorruptLog`` if there are none."""
         if isinstance(bad, SteppedBack):
             sound = bad.position
             first = int.from_bytes(data[:8], "big")
             if not sound and segment.expected_at(position, first) == first:
                 sound = (
                     bad.wrong
-                )  # Two contradict each other, and what stands before bears the first out.
+                )  # Two contradict each other, and the batches before confirm the first.
             if not sound:
                 raise self._hole(segment, offset, offset + 1)
             self.suspect(segment)
@@ -232,7 +232,7 @@ class SegmentList:
         return found
 
     def _note_damage(self, segment: Segment, broken: BrokenChain, boundary: Offset) -> None:
-        """A segment is not what was written: remember it and say so."""
+        """Record damage of a segment and log it."""
         damage = segment.note_damage(broken, boundary)
         _log.error(
             "partition=%s: %s is damaged: offsets %d to %d cannot be served (bytes %d to %d: %s)",
@@ -248,7 +248,7 @@ class SegmentList:
         self._on_damage(self._topic_partition)
 
     def save_damage(self) -> None:
-        """Write down what is damaged. If that fails, whoever reads there finds it again."""
+        """Write the damage file. If that fails, the next read there finds the damage again."""
         try:
             write_damage(self._storage, self._directory, self.items)
         except StorageFailure as failure:
@@ -257,7 +257,7 @@ class SegmentList:
             )
 
     def suspect(self, segment: Segment) -> None:
-        """Something is wrong with a segment, and only a look at all of it says what."""
+        """Mark a segment as suspect: only a check of all of it shows what is wrong."""
         if not segment.is_suspect:
             segment.is_suspect = True
             self._on_damage(self._topic_partition)

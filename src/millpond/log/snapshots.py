@@ -1,8 +1,8 @@
-"""The producer snapshots of a partition: which offsets have one, and the files behind them.
+"""The producer snapshots of a partition: their offsets and files.
 
-A snapshot stands at the beginning of each segment but the first, so that recovery need not read what lies
-before, and at the end of a log that was closed. They are hints: what cannot be read is deleted, and what is
-missing is rebuilt from the batches.
+There is a snapshot at the beginning of each segment but the first, so that recovery need not read the
+segments before, and at the end of a closed log. They are hints: unreadable ones are deleted, and missing ones
+are rebuilt from the batches.
 """
 
 from millpond.base.ids import Offset
@@ -20,11 +20,11 @@ class Snapshots:
         self.offsets = offsets
 
     def path(self, offset: Offset) -> str:
-        """The file of the snapshot at an offset."""
+        """Return the path of the snapshot at an offset."""
         return f"{self._directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}"
 
     def take(self, producers: ProducerState, offset: Offset) -> str | None:
-        """Write down the producers as of an offset; answers the file, or nothing if it was there."""
+        """Write a snapshot of the producers at an offset. Return its path, or None if it existed."""
         if offset in self.offsets:
             return None
         path = self.path(offset)
@@ -33,9 +33,9 @@ class Snapshots:
         return path
 
     def load_latest(self, producers: ProducerState, upto: Offset) -> list[str]:
-        """Load the latest snapshot at or below an offset that can be read.
+        """Load the latest readable snapshot at or below an offset.
 
-        Those that cannot be read are deleted; answers what was wrong with them.
+        Unreadable ones are deleted; returns what was wrong with them.
         """
         wrong = []
         for offset in sorted((taken for taken in self.offsets if taken <= upto), reverse=True):
@@ -48,20 +48,20 @@ class Snapshots:
         return wrong
 
     def latest(self, upto: Offset) -> Offset:
-        """Where the latest one at or below an offset is; 0 if there is none."""
+        """Return the offset of the latest one at or below an offset; 0 if there is none."""
         return max((taken for taken in self.offsets if taken <= upto), default=0)
 
     def delete(self, offset: Offset) -> None:
-        """Remove one."""
+        """Delete one snapshot."""
         self.offsets.discard(offset)
         self._storage.delete(self.path(offset))
 
     def delete_above(self, offset: Offset) -> None:
-        """Remove those that know of batches at or above an offset."""
+        """Delete those that contain batches at or above an offset."""
         for taken in sorted(taken for taken in self.offsets if taken > offset):
             self.delete(taken)
 
     def keep_only(self, offsets: set[Offset]) -> None:
-        """Remove those that no recovery would use."""
+        """Delete those that no recovery would use."""
         for taken in sorted(self.offsets - offsets):
             self.delete(taken)

@@ -1,15 +1,15 @@
-"""The port through which the log touches a disk, and the real disk behind it.
+"""The port through which the log accesses a disk, and the real disk behind it.
 
 Rules:
 
 * Paths are ``/``-separated and relative to the storage's root.
-* A shared file (``open``) belongs to the thread that runs the log. Its descriptor may be closed behind its
-  back when too many are open, and is opened again when needed.
-* A private file (``open(..., private=True)``) keeps its own descriptor until it is closed, is known to nobody
-  else, and may therefore be used from another thread. So may a ``SyncHandle``: it owns a duplicate of the
-  descriptor, which no eviction, truncation or deletion can take away. That is why no lock is needed here.
-* An append happens as a whole or not at all: after an error the file is what it was before.
-* Everything the operating system refuses becomes ``StorageFailure``.
+* A shared file (``open``) belongs to the thread that runs the log. The storage may close its descriptor when
+  too many are open, and opens it again when needed.
+* A private file (``open(..., private=True)``) keeps its own descriptor until it is closed, is not shared, and
+  may therefore be used from another thread. So may a ``SyncHandle``: it owns a duplicate of the descriptor,
+  which no eviction, truncation or deletion can take away. That is why no lock is needed here.
+* An append happens as a whole or not at all: after an error the file is unchanged.
+* Every error of the operating system becomes ``StorageFailure``.
 
 It knows nothing of records, segments or offsets.
 """
@@ -32,20 +32,20 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 Names: TypeAlias = list[str]
 
 _TEMPORARY_SUFFIX = ".tmp"
-# What is read and written again in one go.
+# The size of each read and write when a file is rewritten.
 _REWRITE_BYTES = 1024 * 1024
 _TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 
 
 class SyncHandle(Protocol):
-    """One promise to make a file durable, which any thread may keep."""
+    """A handle with which any thread can make a file durable."""
 
     def sync(self) -> None:
-        """Make durable what was written before the handle was made; the handle is used up after it."""
+        """Make everything written before the handle was made durable; the handle can be used once."""
         ...
 
     def close(self) -> None:
-        """Give the handle back unused. Harmless when it was used."""
+        """Release an unused handle. Harmless after ``sync``."""
         ...
 
 
@@ -54,11 +54,11 @@ class StorageFile(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes in the file, as far as appends through this object know."""
+        """The bytes in the file, as far as appends through this object know."""
         ...
 
     def append(self, *buffers: Bytes) -> int:
-        """Write all of the buffers at the end, or nothing; answer the position of the first byte."""
+        """Write all of the buffers at the end, or nothing. Return the position of the first byte."""
         ...
 
     def read(self, position: int, size: int) -> bytes:
@@ -66,27 +66,27 @@ class StorageFile(Protocol):
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file to ``size`` bytes."""
+        """Truncate the file to ``size`` bytes."""
         ...
 
     def sync(self) -> None:
-        """Make durable what was written."""
+        """Make everything written durable."""
         ...
 
     def sync_handle(self) -> SyncHandle:
-        """A handle with which another thread can do the same."""
+        """Return a handle with which another thread can do the same."""
         ...
 
     def close(self) -> None:
-        """Give the descriptor back. A shared file may be used again afterwards."""
+        """Close the descriptor. A shared file may be used again afterwards."""
         ...
 
 
 class DirectoryLock(Protocol):
-    """The right to be alone in a directory."""
+    """An exclusive lock of a directory."""
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         ...
 
 
@@ -98,47 +98,47 @@ class Storage(Protocol):
         ...
 
     def read_all(self, path: str) -> bytes | None:
-        """The whole of a small file; nothing if there is none."""
+        """Return the contents of a small file; None if there is none."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory of that name."""
+        """Return whether a file or directory of that name exists."""
         ...
 
     def list(self, path: str) -> Names:
-        """The regular files of a directory, in no order."""
+        """Return the regular files of a directory, unsorted."""
         ...
 
     def list_dirs(self, path: str) -> Names:
-        """The directories in a directory."""
+        """Return the directories in a directory."""
         ...
 
     def modified_ms(self, path: str) -> int:
-        """When the file was last written, in milliseconds since the Unix epoch."""
+        """Return when the file was last written, in milliseconds since the Unix epoch."""
         ...
 
     def make_dir(self, path: str) -> None:
-        """Make a directory and its parents where they are missing."""
+        """Create a directory and its missing parents."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file or directory a new name, replacing a file that has it."""
+        """Rename a file or directory, replacing an existing file."""
         ...
 
     def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        """Write a whole small file so that a reader sees the old one or the new one, never a mixture."""
+        """Write a whole small file atomically: a reader sees the old one or the new one."""
         ...
 
     def delete(self, path: str) -> None:
-        """Remove a file; harmless when there is none."""
+        """Delete a file; harmless when there is none."""
         ...
 
     def delete_tree(self, path: str) -> None:
-        """Remove a directory and all in it; harmless when there is none."""
+        """Delete a directory and everything in it; harmless when there is none."""
         ...
 
     def sync_dir(self, path: str) -> None:
-        """Make durable which names a directory has."""
+        """Make the names in a directory durable."""
         ...
 
     def sync_file(self, path: str) -> None:
@@ -146,18 +146,18 @@ class Storage(Protocol):
         ...
 
     def rewrite(self, path: str, start: int) -> None:
-        """Write what a file holds from this position on once more, in its place, and sync it, from any
-        thread; harmless when the file is gone. After a failed sync the system takes the pages for clean, and
-        a second sync alone would not write them.
+        """Rewrite a file's contents from this position on in place, and sync it, from any thread; harmless
+        when the file is gone. After a failed sync the system marks the pages as clean, and a second sync
+        alone would not write them.
         """
         ...
 
     def sync_all(self) -> bool:
-        """Make everything written so far durable in one go; False if that cannot be done here."""
+        """Make everything written so far durable with one call. Return False if the system cannot."""
         ...
 
     def lock(self, path: str) -> DirectoryLock:
-        """Take a lock that ends with the process; ``DataDirectoryInUse`` if another has it."""
+        """Take a lock that ends with the process. Raises ``DataDirectoryInUse`` if another process has it."""
         ...
 
 
@@ -171,17 +171,17 @@ class FileStorage:
         self.root = os.fspath(root)
         self._prefix = self.root.rstrip("/") + "/"
         self._open_files_max = open_files_max
-        # In order of opening. A file that was used since the last look gets a second chance, so that the
-        # hot path pays one attribute store instead of a move in a list.
+        # In order of opening. A file that was used since the last check gets a second chance, so that the hot
+        # path costs one attribute store instead of a move in a list.
         self._open_files: dict[_SharedFile, None] = {}
 
     def __reduce__(self) -> "tuple[type[FileStorage], tuple[str]]":
-        """In another process it is the same directory, with no descriptors open."""
+        """Pickle it as the same directory, with no descriptors open."""
         return FileStorage, (self.root,)
 
     @property
     def open_files(self) -> int:
-        """Descriptors that shared files hold now."""
+        """The number of descriptors that shared files hold now."""
         return len(self._open_files)
 
     def open(self, path: str, *, create: bool = False, private: bool = False) -> StorageFile:
@@ -346,14 +346,14 @@ class FileStorage:
                 process = f"process {holder}" if holder.isdecimal() else "another process"
                 raise DataDirectoryInUse(f"{process} holds {full}") from None
             _refuse("lock", full, error)
-        # For whoever is refused: who it is that has the directory. A full disk need not know.
+        # For the error of a second process: which process holds the directory. On a full disk this may fail.
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return _FileLock(descriptor)
 
     def descriptor(self, file: "_SharedFile", *, create: bool = False) -> int:
-        """Open the file's descriptor, closing that of one that was not used lately if there are too many."""
+        """Open the file's descriptor, closing one that was not used lately if there are too many."""
         if len(self._open_files) >= self._open_files_max:
             self._evict(1)
         try:
@@ -373,7 +373,7 @@ class FileStorage:
         self._evict(max(1, len(self._open_files) // 2))
 
     def forget(self, file: "_SharedFile") -> None:
-        """The file has closed its descriptor."""
+        """Note that the file has closed its descriptor."""
         self._open_files.pop(file, None)
 
     def _evict(self, count: int) -> None:
@@ -389,7 +389,7 @@ class FileStorage:
 
 
 class _SharedFile:
-    """A file whose descriptor comes and goes."""
+    """A file whose descriptor is opened and closed on demand."""
 
     __slots__ = ("_descriptor", "_storage", "path", "size", "used")
 
@@ -464,7 +464,7 @@ class _SharedFile:
 
 
 class _PrivateFile:
-    """A file with a descriptor of its own, for one user on any thread."""
+    """A file with its own descriptor, for one user on any thread."""
 
     __slots__ = ("_descriptor", "path", "size")
 
@@ -541,9 +541,9 @@ class _FileLock:
 
 
 def _append(descriptor: int, path: str, position: int, buffers: tuple[Bytes, ...]) -> int:
-    """Write the buffers at the position; on an error cut the file back and say so.
+    """Write the buffers at the position; on an error truncate the file back and raise.
 
-    The position is explicit, so that bytes which could not be cut back after a failure are overwritten by
+    The position is explicit, so that bytes which could not be truncated after a failure are overwritten by
     the next append instead of standing before it.
     """
     total = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))

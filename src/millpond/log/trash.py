@@ -1,8 +1,7 @@
-"""Segments that are out of the log but not yet off the disk.
+"""Deleted segments whose files are still on the disk.
 
-Their files get a second suffix at once, so that no start takes them for the log's, and go for good when
-``file.delete.delay.ms`` has passed, so that large deletions do not come all at once. A start removes them
-too.
+Their files get a second suffix at once, so that no start takes them for the log's, and are removed after
+``file.delete.delay.ms``, so that large deletions do not come all at once. A start removes them too.
 """
 
 from millpond.base import limits
@@ -22,7 +21,7 @@ class Trash:
         self._due: list[tuple[TimestampMs, list[str]]] = []
 
     def throw(self, segment: Segment, due_ms: TimestampMs) -> None:
-        """Take a segment's files out of the log. The batches go first: an index alone is nothing."""
+        """Move a segment's files out of the log. The batches are renamed first: an index alone is nothing."""
         segment.close()
         name = f"{self._directory}/{segment_name(segment.base_offset)}"
         paths = []
@@ -33,8 +32,9 @@ class Trash:
         self._due.append((due_ms, paths))
 
     def empty(self, now_ms: TimestampMs) -> None:
-        """Remove the files whose time has come. Those that cannot be removed are due again a minute later;
-        raises ``StorageFailure`` then, after the others."""
+        """Remove the files that are due. Those that cannot be removed are due again a minute later; raises
+        ``StorageFailure`` then, after the others.
+        """
         failure: StorageFailure | None = None
         left: list[tuple[TimestampMs, list[str]]] = []
         for due_ms, paths in self._due:

@@ -1,8 +1,8 @@
 """Aborted transactions of one segment, in Kafka's file format, in the order in which they ended.
 
-Transactions are few and aborts fewer: the file is made with its first entry, and entries are written at
-once. An entry that is torn or impossible makes
-the file ``CorruptIndex``; the segment builds it anew. It knows nothing of batches.
+Transactions are few and aborts fewer: the file is created with its first entry, and entries are written at
+once. A torn or impossible entry raises ``CorruptIndex``; the segment rebuilds the file. It knows nothing of
+batches.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ assert ENTRY_BYTES == 34
 
 
 class AbortedTransaction(NamedTuple):
-    """One entry: whose, from where to where, and the last stable offset when it ended."""
+    """One entry: the producer, first and last offset, and the last stable offset when it ended."""
 
     producer_id: ProducerId
     first_offset: Offset
@@ -30,7 +30,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TxnIndex:
-    """The aborted transactions whose markers lie in one segment."""
+    """The aborted transactions whose markers are in one segment."""
 
     __slots__ = ("_entries", "_path", "_saved", "_storage")
 
@@ -38,10 +38,10 @@ class TxnIndex:
         self._storage = storage
         self._path = path
         self._entries: list[AbortedTransaction] | None = None
-        self._saved = 0  # entries that the file has
+        self._saved = 0  # entries in the file
 
     def entries(self) -> list[AbortedTransaction]:
-        """All entries; ``CorruptIndex`` if the file cannot be read as such."""
+        """Return all entries. Raises ``CorruptIndex`` if the file is malformed."""
         if self._entries is None:
             self._entries = self._load()
         return self._entries
@@ -59,7 +59,7 @@ class TxnIndex:
         return bool(self._entries)
 
     def save(self) -> None:
-        """Bring the file up to date."""
+        """Rewrite the file if it is stale."""
         entries = self._entries
         if entries is None or self._saved == len(entries):
             return
@@ -73,7 +73,7 @@ class TxnIndex:
         self._saved = len(entries)
 
     def truncate(self, offset: Offset) -> None:
-        """Forget transactions that ended at or above the offset."""
+        """Remove transactions that ended at or above the offset."""
         kept = [entry for entry in self.entries() if entry.last_offset < offset]
         if len(kept) != len(self.entries()):
             self.rewrite(kept)

@@ -1,8 +1,8 @@
-"""Read every byte of a log and say what is wrong with it. Nothing is changed, nothing is trusted.
+"""Verifies every byte of a log and reports what is wrong. Nothing is changed, nothing is trusted.
 
-A finding is a ``PROBLEM`` (data or a promise is broken; a person must act) or a ``NOTICE`` (something unusual
-that the next start deals with, or that is as it should be for some topics). It can be run beside a broker:
-then the end of the last segment may be half written, which is a notice.
+A finding is a ``PROBLEM`` (data or a guarantee is broken; an operator must act) or a ``NOTICE`` (something
+unusual that the next start handles, or that is normal for some topics). It can run beside a broker: then the
+end of the last segment may be half written, which is a notice.
 """
 
 import struct
@@ -32,11 +32,11 @@ from millpond.log.storage import Storage, StorageFile
 from millpond.log.txn_index import TxnIndex
 from millpond.record.batch import BatchHeader
 
-_ENTRIES_NAMED_MAX = 3  # of the same kind, before only their number is told
+_ENTRIES_NAMED_MAX = 3  # of the same kind; beyond that only their number is reported
 
 
 class Severity(StrEnum):
-    """How a finding is to be taken."""
+    """The severity of a finding."""
 
     PROBLEM = "problem"
     NOTICE = "notice"
@@ -44,7 +44,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """One deviation from the expected state."""
 
     severity: Severity
     path: str
@@ -56,7 +56,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Verified:
-    """What was looked at, and what was found."""
+    """What was verified, and the findings."""
 
     segments: int = 0
     batches: int = 0
@@ -70,20 +70,20 @@ class Verified:
         return not any(finding.severity is Severity.PROBLEM for finding in self.findings)
 
     def problem(self, path: str, text: str, advice: str = "", **offsets: Offset) -> None:
-        """Something is broken."""
+        """Add a problem: something is broken."""
         self.findings.append(
             Finding(severity=Severity.PROBLEM, path=path, text=text, advice=advice, **offsets)
         )
 
     def notice(self, path: str, text: str, advice: str = "", **offsets: Offset) -> None:
-        """Something is unusual."""
+        """Add a notice: something is unusual."""
         self.findings.append(
             Finding(severity=Severity.NOTICE, path=path, text=text, advice=advice, **offsets)
         )
 
 
 Progress = Callable[[int], None]
-"""Called with a number of bytes that have been read."""
+"""Called with the number of bytes that have been read."""
 
 _RESTORE = "restore the file from a replica or a backup, or give the range up with DeleteRecords"
 _REBUILD = "delete the file: it is rebuilt from the batches when it is needed"
@@ -148,7 +148,7 @@ def verify_segment(
 
 
 class _SegmentVerifier:
-    """One pass over a segment, and then its indexes against what the pass saw."""
+    """One pass over a segment, and then a comparison of its indexes with the batches."""
 
     def __init__(
         self,
@@ -173,10 +173,10 @@ class _SegmentVerifier:
         self._rule = ChainRule(offset_bound=segment_bound(base_offset))
         self._next_offset = base_offset
         self._max_timestamp: TimestampMs = NO_TIMESTAMP
-        # Where batches are missing, entries of the indexes cannot be held against any.
+        # Where batches are missing, entries of the indexes cannot be compared with any.
         self._lost_positions: list[range] = []
         self._lost_offsets: list[range] = []
-        # One entry for each batch: enough to hold the indexes against.
+        # One entry for each batch: enough to verify the indexes.
         self._positions: list[int] = []
         self._last_offsets: list[Offset] = []
         self._timestamps: list[TimestampMs] = []
@@ -232,7 +232,9 @@ class _SegmentVerifier:
         self._verified.records += header.record_count
 
     def _verify_epoch(self, path: str, header: BatchHeader) -> None:
-        """Epochs only grow. Each is under no checksum, so of two that do not, either may have changed."""
+        """Check that epochs only grow. They are under no checksum, so of two that do not, either may be
+        wrong.
+        """
         epoch = header.leader_epoch
         if NO_EPOCH < epoch < self.leader_epoch:
             self._verified.problem(
@@ -246,7 +248,7 @@ class _SegmentVerifier:
         self.leader_epoch = epoch
 
     def _step_over(self, path: str, file: StorageFile, broken: BrokenChain) -> int:
-        """Say what is wrong at a place where no batch begins; answer where the next one does."""
+        """Report what is wrong at a position where no batch begins. Return where the next one does."""
         first_offset = self._next_offset
         bound = segment_bound(self._base_offset, self._next_base)
         found = find_batch(file, broken.position + 1, offset_min=first_offset, offset_bound=bound)
@@ -345,7 +347,7 @@ class _SegmentVerifier:
         whole = len(data) - len(data) % size
         used = len(data.rstrip(b"\0"))
         if used + size <= whole and self._next_base is None:
-            # Kafka reserves the file while it writes the segment; only a clean stop trims it.
+            # Kafka preallocates the file while the segment is active; only a clean shutdown trims it.
             whole = -(-used // size) * size
             self._verified.notice(path, f"{len(data) - whole} bytes of it are reserved, not used")
         elif whole != len(data):
@@ -395,13 +397,13 @@ def _verify_small_files(
         try:
             read(storage, f"{directory}/{name}")
         except CorruptCheckpoint as corrupt:
-            verified.problem(f"{directory}/{name}", str(corrupt), "the next start writes it anew")
+            verified.problem(f"{directory}/{name}", str(corrupt), "the next start rewrites it")
     for name in files.names_ending(".cleaned") + files.names_ending(".swap"):
         verified.notice(f"{directory}/{name}", "left by a compaction; the next start deals with it")
 
 
 def recovery_points(storage: Storage, path: str) -> dict[str, Offset]:
-    """How far each partition of a data directory is flushed, by the name of its directory."""
+    """Return the recovery point of each partition of a data directory, by the name of its directory."""
     try:
         found = checkpoint.read_offsets(storage, path)
     except (CorruptCheckpoint, StorageFailure):

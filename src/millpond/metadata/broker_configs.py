@@ -166,7 +166,8 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
         # --- connections and requests ----------------------------------------------------------
         _broker(
             "max.connections", _INT, INT_MAX,
-            "Connections open at once over all listeners; more are closed as they arrive.",
+            "Connections of clients open at once over all listeners; more are closed as they arrive. "
+            "Connections of other nodes do not count.",
             minimum=0, dynamic=True,
         ),
         _broker(

@@ -127,14 +127,21 @@ def decide_one_min_isr(image: Image, rules: Callable[[Image], Rules]) -> list[Co
 # --- nodes that come and go -----------------------------------------------------------------------
 
 
-def decide_stopped(image: Image, node: NodeId, rules: Rules) -> list[PartitionChangeRecord]:
-    """A node is down, or wants to be: hand over what it leads, strike it off where it is in sync."""
+def decide_stopped(
+    image: Image, node: NodeId, rules: Rules, *, is_silent: bool = False
+) -> list[PartitionChangeRecord]:
+    """A node is down, or wants to be: hand over what it leads, strike it off where it is in sync.
+
+    ``is_silent``: it did not say so, and others that are thought to be up may be down for the same reason.
+    """
     available = active_in(image, removed=[node])
     records = []
     for topic, index, partition in each_partition(image):
         if node == partition.leader or node in partition.isr:
             wish = PartitionTarget(
-                isr=_without(node, partition.isr), election=rules.online(topic.name)
+                isr=_without(node, partition.isr),
+                silent=(node,) if is_silent else (),
+                election=rules.online(topic.name),
             )
             records.append(_changed(topic, index, partition, wish, available, rules))
     return [record for record in records if record is not None]
@@ -142,7 +149,8 @@ def decide_stopped(image: Image, node: NodeId, rules: Rules) -> list[PartitionCh
 
 def decide_unsure(image: Image, node: NodeId, rules: Rules) -> list[PartitionChangeRecord]:
     """A node comes back and its disk may lack what it had: it is eligible nowhere and in sync nowhere, not
-    even where it was the last that was. Where another has everything that one leads.
+    even where it was the last that was. Where another has everything that one leads; where none has, the node
+    is one of the last known leaders.
     """
     available = active_in(image, removed=[node])
     records = []
@@ -163,11 +171,13 @@ def decide_emptied(
     only: AbstractSet[tuple[UUID, int]] | None = None,
 ) -> list[PartitionChangeRecord]:
     """A node comes back with another disk: it is in sync nowhere, not even where it was the last that was.
-    Or it comes back without the records of some replicas: ``only`` these (topic and partition). There the
-    last node that is left may lead all the same, as after a loss of power: no other has more.
+    Or it comes back without the records of some replicas: ``only`` these (topic and partition).
 
-    There the other copies are all that is left. They wait for somebody to allow an unclean election; were the
-    empty one to lead they would be cut to nothing. What had no other copy is gone, and begins anew.
+    Where another replica is in sync, eligible or a last known leader, the partition waits for that one: were
+    this node to lead, the other would be cut to what this one has. Where no other replica is, a node with
+    another disk leaves the copies to an unclean election; a replica that has named its loss may lead all the
+    same, as after a loss of power, so that a partition that every node has lost is led again. What had no
+    other copy is gone, and begins anew.
     """
     available = active_in(image, removed=[node])
     records = []
@@ -206,6 +216,29 @@ def decide_eligible(image: Image, rules: Rules) -> list[PartitionChangeRecord]:
         if partition.eligible_leaders:
             change = _changed(topic, index, partition, PartitionTarget(), available, rules)
             if change is not None and change.eligible_leaders is not None:
+                records.append(change)
+    return records
+
+
+def decide_led(
+    image: Image, rules: Rules, runs: Callable[[NodeId], bool], *, at_most: int
+) -> list[PartitionChangeRecord]:
+    """End the lists of last known leaders of partitions whose leader is known to run (``runs``): it writes
+    what those replicas do not have, so none of them may lead in its place later.
+    """
+    available = active_in(image)
+    records: list[PartitionChangeRecord] = []
+    for topic, index, partition in each_partition(image):
+        if len(records) >= at_most:
+            break
+        if (
+            partition.last_known_leaders
+            and partition.leader != NO_LEADER
+            and runs(partition.leader)
+        ):
+            wish = PartitionTarget(is_led=True)
+            change = _changed(topic, index, partition, wish, available, rules)
+            if change is not None:
                 records.append(change)
     return records
 
@@ -360,8 +393,10 @@ def changed_in_sync(
     *,
     recovering: bool | None = None,
 ) -> PartitionChangeRecord | None:
-    """These replicas of a partition are in sync; None if they are already."""
-    wish = PartitionTarget(isr=isr, recovering=recovering, election=rules.online(topic.name))
+    """These replicas of a partition are in sync, as its leader says; None if nothing changes."""
+    wish = PartitionTarget(
+        isr=isr, recovering=recovering, is_led=True, election=rules.online(topic.name)
+    )
     return _changed(topic, index, topic.partitions[index], wish, active_in(image), rules)
 
 

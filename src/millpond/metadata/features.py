@@ -14,7 +14,14 @@ from typing import Final
 from millpond.base.errors import InvalidUpdateVersion
 from millpond.base.ids import NodeId
 from millpond.metadata.image import BrokerImage, Image
-from millpond.metadata.levels import DIRECTORIES, ELIGIBLE_LEADERS, MILLPOND_VERSION, SHORT_LEASES
+from millpond.metadata.levels import (
+    DIRECTORIES,
+    ELIGIBLE_LEADERS,
+    MILLPOND_VERSION,
+    RELAYED_QUEUES,
+    SEVERAL_LAST_KNOWN_LEADERS,
+    SHORT_LEASES,
+)
 from millpond.metadata.levels import NEWEST as NEWEST_LEVEL
 from millpond.metadata.records import FeatureLevelRecord, FeatureLevels
 
@@ -75,12 +82,23 @@ def knows_directories(image: Image) -> bool:
     return image.features.get(MILLPOND_VERSION, 0) >= DIRECTORIES
 
 
+def keeps_several_last_known_leaders(image: Image) -> bool:
+    """Whether every controller that there may be elects one of several last known leaders."""
+    return image.features.get(MILLPOND_VERSION, 0) >= SEVERAL_LAST_KNOWN_LEADERS
+
+
 def has_short_lease(broker: BrokerImage) -> bool:
     """Whether a node stops leading after ``broker.silence.timeout.ms`` without an answer of the controller,
     so that others may lead in its place from then on. Its registration says so, whatever level is in force.
     """
     understood = _understood(broker, MILLPOND_VERSION)
     return understood is not None and understood[1] >= SHORT_LEASES
+
+
+def knows_relayed_queues(broker: BrokerImage) -> bool:
+    """Whether a node understands requests about queues that are passed on, as the third or as the host."""
+    understood = _understood(broker, MILLPOND_VERSION)
+    return understood is not None and understood[1] >= RELAYED_QUEUES
 
 
 class Direction(IntEnum):

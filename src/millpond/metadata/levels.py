@@ -29,6 +29,11 @@ SHORT_LEASES: Final = 3
 # Partitions name the directories that their replicas lie in, and nodes those of theirs that are offline.
 # A controller that does not know what that means would let replicas lead whose disk has failed.
 DIRECTORIES: Final = 3
+# A node that can work at this level passes on what two others have to say to each other about queues.
+RELAYED_QUEUES: Final = 3
+# Several replicas may be last known leaders, also while a partition has a leader. An older controller elects
+# none of several.
+SEVERAL_LAST_KNOWN_LEADERS: Final = 3
 NEWEST: Final = DIRECTORIES
 
 # By type and version of a record.

@@ -107,7 +107,7 @@ def decide_register(
         changes += decide_unsure(image, command.node_id, rules)
     elif known is not None and not is_same and not known.fenced:
         # Its earlier life ended without a word.
-        changes += decide_stopped(image, command.node_id, rules)
+        changes += decide_stopped(image, command.node_id, rules, is_silent=True)
     replaced = known is None or not set(known.log_dirs) & set(command.log_dirs)
     if known is not None and known.log_dirs and replaced:
         changes += decide_emptied(apply(image, changes), command.node_id, rules)
@@ -265,7 +265,7 @@ def _decide_heartbeat(
         )
     if may_stop or (command.wants_fence and not broker.in_controlled_shutdown):
         return HeartbeatDecision(
-            records=decide_fence(image, broker, rules),
+            records=decide_fence(image, broker, rules, is_silent=False),
             is_caught_up=is_caught_up,
             is_fenced=True,
             may_stop=may_stop,
@@ -327,10 +327,12 @@ def _others_know(image: Image, node: NodeId, sessions: Sessions) -> bool:
     return stopping_at is None or lowest is None or lowest >= stopping_at
 
 
-def decide_fence(image: Image, broker: BrokerImage, rules: Rules) -> tuple[MetadataRecord, ...]:
-    """A node may not serve any more: what it leads goes to others."""
+def decide_fence(
+    image: Image, broker: BrokerImage, rules: Rules, *, is_silent: bool = True
+) -> tuple[MetadataRecord, ...]:
+    """A node may not serve any more: what it leads goes to others. See ``decide_stopped``."""
     return (
-        *decide_stopped(image, broker.broker_id, rules),
+        *decide_stopped(image, broker.broker_id, rules, is_silent=is_silent),
         BrokerRegistrationChangeRecord(
             broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=True
         ),

@@ -7,9 +7,14 @@ without one.
 
 Below ``min.insync.replicas`` nothing more is committed, so whoever was in sync when it came to that has all
 that is: those are kept as eligible leaders (KIP-966) and one of them leads when nobody is in sync any more.
-Whose disk may have lost something is neither in sync nor eligible. Where that leaves nobody, the last leader
-leads again when it is up, and is said to be recovering: it has as much as there is. Where its disk was
-replaced it has nothing, and the copies that are left wait for somebody to let one of them lead (unclean).
+A replica whose disk may have lost something is neither in sync nor eligible. Such a replica, and one whose
+node fell silent or started again, is kept as a last known leader: where no replica is in sync or eligible,
+the first of these that is up leads, and is said to be recovering. The replica that lost its place last comes
+first, since it was in sync for the longest time. One that has named what it lost is a last known leader only
+when no other replica is one. One whose disk was replaced has nothing and is none; the copies that are left
+then wait for an unclean election. The list ends when a leader that is known to run goes on without these
+replicas (``PartitionTarget.is_led``); until then it may be that all nodes lost their power at once, and that
+the leader of the metadata has never led.
 
 A replica in a log directory that is offline is as one of a node that is down: it does not lead, whatever it
 has. Replicas that stay keep their directories; a new one lies in the only directory of its node, or is
@@ -26,7 +31,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from millpond.base.ids import NodeId
-from millpond.metadata.features import knows_directories
+from millpond.metadata.features import keeps_several_last_known_leaders, knows_directories
 from millpond.metadata.image import Image, PartitionImage
 from millpond.metadata.records import (
     LEADER_UNCHANGED,
@@ -59,8 +64,12 @@ class PartitionTarget:
     # Whose disk may lack what it had, and whose has nothing of it. Neither may be left in ``isr``.
     lost: Nodes = ()
     emptied: Nodes = ()
+    # Whose process ended or fell silent. What it had it still has.
+    silent: Nodes = ()
     # Nodes whose replica lies in another directory than the metadata say.
     placed: tuple[tuple[NodeId, UUID], ...] = ()
+    # The leader is known to run: replicas that lost their place before have less than it has.
+    is_led: bool = False
     election: Election = Election.ONLINE
 
 
@@ -123,9 +132,11 @@ def partition_change(
     )
     _end_reassignment(target)
     target.eligible = _eligible(before, target, wish, min_isr)
+    gone = (*wish.lost, *(node for node in wish.silent if node not in target.eligible))
+    keeps_several = min_isr is not None and keeps_several_last_known_leaders(available.image)
     target.last_known = tuple(
         node
-        for node in before.last_known_leaders
+        for node in dict.fromkeys((*(gone if keeps_several else ()), *before.last_known_leaders))
         if node in target.replicas and node not in wish.emptied
     )
     target.directories = _directories(before, target, wish, available.image)
@@ -138,7 +149,13 @@ def partition_change(
         target.eligible = tuple(node for node in target.eligible if node != leader)
     elif not target.isr and min_isr is None and not wish.emptied:
         target.isr = tuple(node for node in before.isr if node in target.replicas)
-    target.last_known = _last_known(before, target, wish, leader)
+    if leader == NO_LEADER:
+        target.last_known = _last_known(before, target, wish, keeps_several=keeps_several)
+    elif how is _How.BEHIND or wish.is_led or not keeps_several:
+        target.last_known = ()
+    else:
+        # The metadata may have a leader that is down as well: a loss of power takes all nodes at once.
+        target.last_known = tuple(node for node in target.last_known if node not in target.isr)
     is_new_epoch = (
         leader != before.leader
         or how is _How.BEHIND
@@ -243,8 +260,9 @@ def _elect(
         return before.leader, how
     if standing:
         return standing[0], how
-    if not worthy and len(target.last_known) == 1 and may_lead(target.last_known[0]):
-        return target.last_known[0], _How.BEHIND
+    last = next((node for node in target.last_known if may_lead(node)), None)
+    if not worthy and last is not None:
+        return last, _How.BEHIND
     if election is Election.UNCLEAN:
         anybody = next((node for node in target.replicas if may_lead(node)), None)
         if anybody is not None:
@@ -253,13 +271,18 @@ def _elect(
 
 
 def _last_known(
-    before: PartitionImage, target: _Target, wish: PartitionTarget, leader: NodeId
+    before: PartitionImage, target: _Target, wish: PartitionTarget, *, keeps_several: bool
 ) -> Nodes:
-    """Who led last, while nobody leads and nobody is in sync."""
-    if leader != NO_LEADER:
-        return ()
-    if target.last_known or target.isr:
+    """The last known leaders of a partition that has no leader: the one that led last is the first."""
+    if target.isr or (target.last_known and not keeps_several):
         return target.last_known
-    # Metadata of an older release have partitions that wait for the one that is in sync.
-    last = (before.leader,) if before.leader != NO_LEADER else before.isr[:1]
-    return tuple(node for node in last if node in target.replicas and node not in wish.emptied)
+    last: Nodes = (before.leader,) if before.leader != NO_LEADER else ()
+    if not last and not target.last_known:
+        # Metadata of an older release have partitions that wait for the one that is in sync. Where only one
+        # is kept and it has named its loss, the next that is struck off takes its place.
+        last = before.isr[:1] or (() if target.eligible else wish.lost)
+    return tuple(
+        node
+        for node in dict.fromkeys((*last, *target.last_known))
+        if node in target.replicas and node not in wish.emptied
+    )

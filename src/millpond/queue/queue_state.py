@@ -685,7 +685,9 @@ class QueueState:
         return step
 
     def _over(self, number: int, lane: Lane, outcome: Outcome, reason: DeathReason) -> Step:
-        letters = tuple(DeadLetter(number, one.first, one.next, reason) for one in outcome.letters)
+        letters = tuple(
+            DeadLetter(number, one.first, one.next, reason) for one in outcome.dead_letters
+        )
         facts = (Facts(number, lane.decided(outcome)),) if outcome.delta.runs else ()
         return Step(facts=facts, letters=self._wanted(letters), refused=outcome.refused)
 

@@ -1,4 +1,4 @@
-"""The quorum's own records in the log: who was elected, and who votes. Control batches in Kafka's schemas."""
+"""The quorum's own control records in Kafka's schemas: the elected leader of an epoch, and the voters."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -26,14 +26,14 @@ _LEADER_CHANGE_VERSION = 0
 _VOTERS_VERSION = 0
 _NO_DIRECTORY = bytes(16)
 
-# The range of quorum protocols that a voter speaks; 1 is the first in which voters can change.
+# The range of quorum protocols that a voter supports; 1 is the first in which voters can change.
 _SPOKEN = struct.Struct(">hh").pack(0, 1)
 
 
 def leader_change_batch(
     leader: NodeId, voters: Iterable[NodeId], granted: Iterable[NodeId], now_ms: TimestampMs
 ) -> bytearray:
-    """The first record of an epoch. Once it is agreed, everything before it is."""
+    """Build the first batch of an epoch. Once it is committed, everything before it is committed too."""
     out = bytearray(I16.pack(_LEADER_CHANGE_VERSION) + I32.pack(leader))
     for group in (sorted(voters), sorted(granted)):
         put_length(out, len(group))
@@ -45,7 +45,7 @@ def leader_change_batch(
 
 
 def voters_batch(voters: VoterSet, now_ms: TimestampMs) -> bytearray:
-    """From here on these vote."""
+    """Build the batch that makes ``voters`` the voter set from its offset on."""
     out = bytearray(I16.pack(_VOTERS_VERSION))
     put_length(out, len(voters))
     for voter in voters:
@@ -65,7 +65,7 @@ def voters_batch(voters: VoterSet, now_ms: TimestampMs) -> bytearray:
 
 
 def read_voters(value: bytes) -> VoterSet:
-    """Read what ``voters_batch`` wrote. Raises ``MalformedData``."""
+    """Decode what ``voters_batch`` wrote. Raises ``MalformedData``."""
     reader = Reader(value)
     version = reader.number(I16)
     if version != _VOTERS_VERSION:
@@ -89,7 +89,7 @@ def read_voters(value: bytes) -> VoterSet:
 
 
 def voter_sets_in(records: bytes) -> Iterator[tuple[Offset, VoterSet]]:
-    """The voter sets that stand in these batches, with their offsets."""
+    """Yield the voter sets in these batches, with their offsets."""
     for position, header in iter_batches(records):
         if not header.is_control:
             continue

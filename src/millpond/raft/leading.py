@@ -1,4 +1,4 @@
-"""What a leader works out: whose log is a prefix of its own, what is agreed, who follows, who may vote."""
+"""The leader's computations: followers' progress, the committed offset, and which nodes may become voters."""
 
 from collections.abc import Container
 from dataclasses import replace
@@ -21,18 +21,20 @@ from millpond.raft.voters import Voter, VoterHistory, VoterSet
 # A leader that is the only voter never loses its quorum.
 _NEVER_MS = 2**62
 
-# An observer that was silent for this long is gone.
+# An observer that was silent for this long is forgotten.
 OBSERVER_SILENT_MS_MAX = 5 * 60 * 1000
 
-# Disks that spoke under one number this close to each other are both there.
+# Two directories that fetched under one node id within this time are both considered alive.
 _CONTESTED_MS = 10_000
 
-# Anybody who reaches the port can name replicas; a leader of a real cluster has some hundred.
+# Every client that reaches the port can name replicas; a leader of a real cluster has about a hundred.
 OBSERVERS_MAX = 1_000
 
 
 def judge_fetch(log: RaftLog, request: Fetch) -> FetchAnswer:
-    """Whether the asker's log, as far as it goes, is this one; else where they part, or what to load."""
+    """Compare the follower's log with this one. Return whether it is a prefix, or where they diverge, or the
+    snapshot to load.
+    """
     offset, last_epoch = request.offset, request.last_epoch
     snapshot = log.snapshot
     answer = FetchAnswer(epoch=request.epoch, leader=None)
@@ -46,7 +48,7 @@ def judge_fetch(log: RaftLog, request: Fetch) -> FetchAnswer:
         return replace(answer, read=True)
     if epoch >= 0:
         return replace(answer, diverging=(epoch, end))
-    # Its last epoch is older than everything here.
+    # The follower's last epoch is older than every epoch in this log.
     if snapshot is not None:
         return replace(answer, snapshot=snapshot)
     return replace(answer, diverging=(0, log.start_offset))
@@ -55,7 +57,7 @@ def judge_fetch(log: RaftLog, request: Fetch) -> FetchAnswer:
 def note_fetch(
     role: Leader, voters: VoterSet, request: Fetch, log_end: Offset, now_ms: TimestampMs
 ) -> None:
-    """A replica has everything below the offset it asks for."""
+    """Note a fetch: the replica has everything below the offset that it asks for."""
     progress = _progress_of(role, voters, request.replica, now_ms)
     if request.offset >= log_end:
         progress.caught_up_ms = max(progress.caught_up_ms, now_ms)
@@ -67,7 +69,7 @@ def note_fetch(
 
 
 def note_alive(role: Leader, voters: VoterSet, replica: ReplicaKey, now_ms: TimestampMs) -> None:
-    """A replica loads a snapshot: it has nothing yet, but it is there."""
+    """Note that a replica is alive: it loads a snapshot and has no records yet."""
     progress = _progress_of(role, voters, replica, now_ms)
     progress.fetched_ms = max(progress.fetched_ms, now_ms)
 
@@ -75,8 +77,8 @@ def note_alive(role: Leader, voters: VoterSet, replica: ReplicaKey, now_ms: Time
 def _progress_of(
     role: Leader, voters: VoterSet, replica: ReplicaKey, now_ms: TimestampMs
 ) -> Progress:
-    """What is noted of a replica. When a new one comes, those that are gone are forgotten: an observer that
-    left, a disk that was replaced; and if there are too many, whoever does not vote and was silent longest.
+    """Return the progress of a replica. A new replica evicts those that are gone: an observer that left, a
+    directory that was replaced; and, if there are too many, the non-voter that was silent longest.
     """
     found = role.progress.get(replica)
     if found is not None:
@@ -92,7 +94,7 @@ def _progress_of(
 
 
 def agreed_end(role: Leader, voters: VoterSet, own: ReplicaKey, own_end: Offset) -> Offset:
-    """Up to where a majority has the log durably."""
+    """Return the offset up to which a majority has the log durably."""
     ends = sorted((_end_of(role, voters, voter, own, own_end) for voter in voters), reverse=True)
     return ends[voters.majority - 1] if ends else -1
 
@@ -100,8 +102,8 @@ def agreed_end(role: Leader, voters: VoterSet, own: ReplicaKey, own_end: Offset)
 def _end_of(
     role: Leader, voters: VoterSet, voter: Voter, own: ReplicaKey, own_end: Offset
 ) -> Offset:
-    """How much of the log a voter has for sure. While several disks speak under its number, a node has
-    somebody else's id, and only what all of them have counts.
+    """Return how much of the log a voter certainly has. While several directories fetch under its node id,
+    two processes run with the same id, and only what all of them have counts.
     """
     if voter.key.id == own.id and voters.has(own):
         return own_end
@@ -119,8 +121,8 @@ def _end_of(
 def latest_progress(
     role: Leader, voters: VoterSet, voter: Voter
 ) -> tuple[ReplicaKey, Progress] | None:
-    """How far a voter has come. Where its directory is not known, the one that spoke last counts: what was on
-    a disk that is gone is gone.
+    """Return the progress of a voter. If its directory is unknown, the one that fetched last counts: records
+    on a disk that was replaced are gone.
     """
     found = [
         (key, progress)
@@ -131,7 +133,9 @@ def latest_progress(
 
 
 def quorum_deadline(role: Leader, voters: VoterSet, own: ReplicaKey, limit_ms: int) -> TimestampMs:
-    """When a majority will have been silent for too long, if nobody fetches until then."""
+    """Return when the leader will have heard nothing from a majority for too long, if no voter fetches until
+    then.
+    """
     needed = voters.majority - (1 if voters.has(own) else 0)
     if needed <= 0:
         return _NEVER_MS
@@ -145,22 +149,22 @@ def quorum_deadline(role: Leader, voters: VoterSet, own: ReplicaKey, limit_ms: i
 
 
 def successors(role: Leader, voters: VoterSet, own: ReplicaKey) -> tuple[ReplicaKey, ...]:
-    """The other voters, those with the longest logs first."""
+    """Return the other voters, those with the longest logs first."""
     others = [voter for voter in voters if voter.key.id != own.id]
     others.sort(key=lambda voter: (-_end_of(role, voters, voter, own, -1), voter.key.id))
     return tuple(voter.key for voter in others)
 
 
 def check_change(role: Role, history: VoterHistory, high_watermark: Offset) -> Leader:
-    """Whether voters can be changed now."""
+    """Check that voters can be changed now. Return the leader's role. Raises otherwise."""
     if not isinstance(role, Leader):
         raise NotLeader("only the leader of the quorum changes its voters")
     if high_watermark <= role.start:
         raise VoterChangePending(
-            "the leader is new and does not know yet what is agreed; try again"
+            "the leader is new and does not know yet what is committed; try again"
         )
     if history.latest_offset >= high_watermark:
-        raise VoterChangePending("another change of voters is not agreed yet; try again")
+        raise VoterChangePending("another change of voters is not committed yet; try again")
     return role
 
 
@@ -172,14 +176,16 @@ def check_newcomer(
     since_ms: TimestampMs,
     registered: Container[UUID] = (),
 ) -> None:
-    """Whether this replica may begin to vote: it has been at the end of the log since then. A replica that
-    was there before may be on a disk that is gone, and a vote of that one would be lost for ever.
+    """Check that this replica may become a voter: it has been at the end of the log since ``since_ms``. A
+    replica that was there before may be on a disk that is gone, and its vote would be lost for ever.
 
     ``registered`` are the directories that its node has registered. While two directories follow under one
-    node id, two processes run with it, and only a registered one is known to be the node's own.
+    node id, two processes run with it, and only a registered one is known to belong to the node.
     """
     if voters.get(voter.key.id) is not None:
-        raise VoterExists(f"node {voter.key} votes already; remove it first if its disk is new")
+        raise VoterExists(
+            f"node {voter.key} is a voter already; remove it first if its disk is new"
+        )
     progress = role.progress.get(voter.key)
     if progress is None or progress.caught_up_ms < max(0, since_ms):
         raise VoterBehind(
@@ -195,13 +201,13 @@ def check_newcomer(
 
 
 def check_voter(voters: VoterSet, key: ReplicaKey) -> None:
-    """Whether this replica votes."""
+    """Check that this replica is a voter."""
     if not voters.has(key) or voters.get(key.id) is None:
         raise VoterNotFound(f"node {key} does not vote; these do: {sorted(voters.ids)}")
 
 
 def check_leaver(voters: VoterSet, key: ReplicaKey) -> None:
-    """Whether this replica may stop voting."""
+    """Check that this replica may stop being a voter."""
     check_voter(voters, key)
     if len(voters) == 1:
         raise VoterNotFound(f"node {key} is the only voter; add another one first")
@@ -210,9 +216,9 @@ def check_leaver(voters: VoterSet, key: ReplicaKey) -> None:
 def check_heard(
     role: Leader, voters: VoterSet, own: ReplicaKey, *, needed: int, since_ms: TimestampMs
 ) -> None:
-    """Whether so many of those who would vote have been at the end of the log since then. A set that lacks
-    them is never agreed, and cannot be changed any more: a voter that is away may have lost its disk, and one
-    whose disk is new votes for nobody before it has caught up.
+    """Check that ``needed`` of the future voters have been at the end of the log since ``since_ms``. A voter
+    set without them is never committed and cannot be changed any more: an absent voter may have lost its
+    disk, and one with a new disk does not vote before it has caught up.
     """
     silent = sorted(
         voter.key.id
@@ -231,7 +237,7 @@ def check_heard(
 def _heard_since(
     role: Leader, voters: VoterSet, voter: Voter, since_ms: TimestampMs
 ) -> ReplicaKey | None:
-    """The replica of a voter that has been at the end of the log since then."""
+    """Return the replica of a voter that has been at the end of the log since ``since_ms``."""
     found = latest_progress(role, voters, voter)
     return found[0] if found is not None and found[1].caught_up_ms >= since_ms else None
 
@@ -239,9 +245,10 @@ def _heard_since(
 def with_directories(
     role: Leader, voters: VoterSet, own: ReplicaKey, *, since_ms: TimestampMs
 ) -> VoterSet:
-    """Voters that came from settings have no directories; the log names those that they fetch from, so that
-    a wiped disk cannot vote in the name of the one that it replaced. Who has not been heard of since then
-    stays without: the disk that it had may be the one that was replaced, and nobody votes with that.
+    """Return the voters with the directories that they fetch from. Voters from settings have no directories;
+    the log names them, so that a wiped disk cannot vote in the name of the disk that it replaced. A voter
+    that has not fetched since ``since_ms`` stays without one: its last directory may be the one that was
+    replaced.
     """
 
     def named(voter: Voter) -> Voter:
@@ -258,7 +265,7 @@ def with_directories(
 
 
 def _is_contested(role: Leader, replica: ReplicaKey) -> bool:
-    """Whether another disk spoke under the same number a moment ago."""
+    """Return whether another directory fetched under the same node id a moment ago."""
     since_ms = role.progress[replica].fetched_ms - _CONTESTED_MS
     return any(
         key.id == replica.id and key != replica and progress.fetched_ms >= since_ms

@@ -1,6 +1,6 @@
-"""What replicas say to each other, and what a replica tells its host.
+"""The messages between replicas, and the effects that a replica returns to its host.
 
-The requests are Kafka's quorum APIs as plain values; whoever owns the sockets puts them into frames.
+The requests are Kafka's quorum APIs as plain values; the host encodes and sends them.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from millpond.base.ids import LeaderEpoch, NodeId, Offset
 
 
 class ReplicaKey(NamedTuple):
-    """One replica: a node and the directory its log is in. A wiped disk makes another replica of a node."""
+    """One replica: a node and the directory of its log. A wiped disk makes another replica of the node."""
 
     id: NodeId
     directory: UUID | None = None
@@ -22,14 +22,14 @@ class ReplicaKey(NamedTuple):
 
 
 class SnapshotId(NamedTuple):
-    """A snapshot stands for everything below ``end_offset``; ``epoch`` wrote the last of it."""
+    """A snapshot contains everything below ``end_offset``; ``epoch`` wrote the last record of it."""
 
     end_offset: Offset
     epoch: LeaderEpoch
 
 
 class Refusal(Enum):
-    """Why a replica does not do what another asks."""
+    """Why a replica refuses a request."""
 
     FENCED_EPOCH = "the epoch is over"
     UNKNOWN_EPOCH = "the epoch has not been heard of here"
@@ -43,7 +43,7 @@ class Refusal(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote:
-    """Will you have me as the leader? With ``pre_vote``: would you, if I asked?"""
+    """Ask for a vote. With ``pre_vote``: ask whether the voter would give it."""
 
     epoch: LeaderEpoch
     candidate: ReplicaKey
@@ -54,7 +54,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginEpoch:
-    """I lead this epoch: fetch from me."""
+    """Announce the leader of an epoch to a voter, which then fetches from it."""
 
     epoch: LeaderEpoch
     leader: NodeId
@@ -62,7 +62,7 @@ class BeginEpoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndEpoch:
-    """I lead no longer. Those whose logs are longest come first among the successors."""
+    """Announce that the leader resigns. The successors with the longest logs come first."""
 
     epoch: LeaderEpoch
     leader: NodeId
@@ -71,10 +71,11 @@ class EndEpoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetch:
-    """Give me what follows. All below ``offset`` is durable here; ``last_epoch`` wrote the last of it.
+    """Ask for records. The sender has everything below ``offset`` durably; ``last_epoch`` wrote the last
+    record.
 
-    ``high_watermark`` is what the asker knows to be agreed: the leader answers at once if it knows of more
-    (KIP-1166); -1 if it does not say.
+    ``high_watermark`` is what the sender knows to be committed: the leader answers at once if it knows of
+    more (KIP-1166); -1 if the sender does not say.
     """
 
     epoch: LeaderEpoch
@@ -86,7 +87,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSnapshot:
-    """Give me a piece of the snapshot."""
+    """Ask for a piece of the snapshot."""
 
     epoch: LeaderEpoch
     replica: ReplicaKey
@@ -102,7 +103,7 @@ Request: TypeAlias = Vote | BeginEpoch | EndEpoch | Fetch | FetchSnapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What every answer says: the epoch here, and who leads it if that is known."""
+    """The fields of every response: the replica's epoch, and the leader of it if known."""
 
     epoch: LeaderEpoch
     leader: NodeId | None
@@ -111,7 +112,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteAnswer(Answer):
-    """Yes or no. ``silent_ms``: for how long, at least, this voter had backed no leader when it was asked."""
+    """The vote. ``silent_ms``: for how long, at least, this voter had backed no leader when it was asked."""
 
     granted: bool = False
     silent_ms: int = 0
@@ -119,9 +120,9 @@ class VoteAnswer(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAnswer(Answer):
-    """Where to go on, if the asker's log is a prefix of the leader's; else what to do about that.
+    """Where to continue, if the follower's log is a prefix of the leader's; else where they diverge.
 
-    ``read`` says that records from the asked offset may be sent; the host reads them into ``records``.
+    ``read`` says that records from the requested offset may be sent; the host reads them into ``records``.
     """
 
     high_watermark: Offset = -1
@@ -141,12 +142,12 @@ class SnapshotAnswer(Answer):
     data: bytes = b""
 
 
-# --- what the host is told ------------------------------------------------------------------------
+# --- effects for the host -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send this to that node; bring the answer, or word that there will be none."""
+    """Send this request to that node; call back with the response or the failure."""
 
     to: NodeId
     request: Request
@@ -154,7 +155,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """This replica leads the epoch. What was committed before is known once ``start`` is committed."""
+    """This replica leads the epoch. It knows what was committed before once ``start`` is committed."""
 
     epoch: LeaderEpoch
     start: Offset
@@ -162,14 +163,14 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class Deposed:
-    """This replica led the epoch and does so no longer."""
+    """This replica led the epoch and does not lead any more."""
 
     epoch: LeaderEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """Somebody leads the epoch, or nobody that is known here."""
+    """The leader of the epoch changed; None if it is unknown."""
 
     epoch: LeaderEpoch
     leader: NodeId | None
@@ -177,21 +178,21 @@ class LeaderChanged:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Everything below this offset is agreed for good."""
+    """Everything below this offset is committed."""
 
     high_watermark: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """The log was cut: what this replica had from here on was never agreed."""
+    """The log was truncated: the records of this replica from here on were never committed."""
 
     end_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInstalled:
-    """The log was replaced by a snapshot; state is to be read from it."""
+    """The log was replaced by a snapshot; the host must read its state from it."""
 
     snapshot: SnapshotId
 

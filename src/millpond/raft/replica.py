@@ -1,18 +1,19 @@
 """One replica of the quorum: Raft's decisions, with Kafka's roles.
 
-Rules that everything rests on:
+Rules that everything depends on:
 
-* One vote in an epoch, durable before it is given. One leader in an epoch, for an epoch needs a majority.
-* Who began with an empty disk votes among those that have nothing either, or after it has caught up with a
-  leader: its disk may have been wiped, and with it a vote, and what a majority was counted with.
-* Only what is durable here is claimed: a follower fetches from its durable end, a leader counts its own.
+* One vote in an epoch, durable before it is sent. One leader in an epoch, because an epoch needs a majority.
+* A replica that began with an empty disk votes only if the others are empty too, or after it has caught up
+  with a leader: its disk may have been wiped, and with it a vote and records that a majority counted.
+* Only what is durable is claimed: a follower fetches from its durable end, a leader counts its own.
 * A leader commits by counting only what its own epoch wrote (or what lies below that).
-* Nothing below the high watermark is ever cut. Who is asked to, stops (``QuorumDiverged``).
-* A request in the name of an epoch that is far above this replica's own, or of a candidate that is no voter,
-  changes nothing here (``epochs.py``): one made-up message must not use up the epochs of a quorum.
-* Before a replica opens a new epoch it asks whether a majority would have it (pre-vote), so one that was
-  cut off does not depose a leader that the others are content with; and a leader that a majority no longer
-  fetches from stops leading (check-quorum).
+* Nothing below the high watermark is ever truncated. A replica that is told to do so stops
+  (``QuorumDiverged``).
+* A request with an epoch far above this replica's own, or of a candidate that is no voter, changes nothing
+  here (``epochs.py``): one forged message must not use up the epochs of a quorum.
+* Before a replica opens a new epoch it asks whether a majority would elect it (pre-vote), so a node that was
+  cut off does not depose a leader that the others follow; and a leader that a majority no longer fetches
+  from stops leading (check-quorum).
 
 Methods take the time and return effects for the host to carry out, in order.
 """
@@ -69,8 +70,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumSettings:
-    """Kafka's ``controller.quorum.*`` settings, and for how long nodes lead without an answer of the leader
-    (``broker.silence.timeout.ms``)."""
+    """Kafka's ``controller.quorum.*`` settings, and for how long nodes lead partitions without a response of
+    the controller (``broker.silence.timeout.ms``).
+    """
 
     election_timeout_ms: int = 1000
     election_backoff_max_ms: int = 1000
@@ -81,25 +83,26 @@ class QuorumSettings:
 
     @property
     def fetch_wait_ms(self) -> int:
-        """How long a leader lets a fetch wait for news; well below what makes a follower lose faith.
+        """Return how long a leader holds a fetch without new records; well below the follower's time-out.
 
-        And below what it waits for an answer at all, or quiet times would look like a silent leader; and
-        below a lease, because the leader's own is counted from when a majority last fetched.
+        And below the time-out of a request, or quiet times would look like a silent leader; and below a
+        lease, because the leader's own is counted from when a majority last fetched.
         """
         return min(self.fetch_timeout_ms // 4, self.request_timeout_ms // 2, self.lease_ms // 3)
 
     @property
     def backed_ms_max(self) -> int:
-        """For so long after a majority was heard of others have elected nobody: no voter gives its leader up
-        sooner than ``fetch_timeout_ms`` after its last word. The rest is for the way of that word.
+        """Return for how long after a majority fetched no other leader can have been elected: no voter gives
+        up its leader sooner than ``fetch_timeout_ms`` after its last response. The rest is for the network's
+        delay.
         """
         return self.fetch_timeout_ms * 3 // 4
 
     @property
     def way_ms_max(self) -> int:
-        """How long a fetch is under way at most, from when its sender notes it until the leader counts it.
+        """Return how long a fetch takes at most, from when its sender notes it until the leader counts it.
 
-        What a predecessor's lease is counted from rests on this. The sender drops a fetch that has not left
+        The end of a predecessor's lease is computed from this. The sender drops a fetch that has not left
         within half of it (``leave_ms_max``), and the leader counts one that waited while it was stalled from
         before the stall (``StallMeter.heard_ms``). The rest is for the network, whose delay is not measured.
         """
@@ -107,32 +110,34 @@ class QuorumSettings:
 
     @property
     def leave_ms_max(self) -> int:
-        """A fetch that has not left after this time, since a connection is made first, does not leave."""
+        """Return after which time a fetch that has not left yet (a connection is made first) is dropped."""
         return self.way_ms_max // 2
 
     @property
     def gone_backoff_ms(self) -> int:
-        """Within this time one of those stands up whose leader's process has ended."""
+        """Return within which time a voter becomes a candidate when its leader's process has ended."""
         return max(1, self.election_timeout_ms // 5)
 
     @property
     def ask_again_ms(self) -> int:
-        """After this time a voter that would not have elected this one is asked whether it would now."""
+        """Return after which time a voter that refused a pre-vote is asked again."""
         return max(1, self.fetch_timeout_ms // 10)
 
     @property
     def check_quorum_ms(self) -> int:
-        """How long a leader leads without a majority that fetches: a little longer than they wait for it."""
+        """Return how long a leader leads without fetches of a majority: a little longer than followers wait
+        for it.
+        """
         return self.fetch_timeout_ms * 3 // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hearing:
-    """What a leader must have heard before it changes voters: from whom, and since when."""
+    """Which voters a leader must have heard from, and since when, before it changes the voter set."""
 
     since_ms: TimestampMs
-    # Else a majority is enough.
-    everybody: bool = False
+    # Otherwise a majority is enough.
+    all_voters: bool = False
 
 
 class Replica:
@@ -151,9 +156,9 @@ class Replica:
         bootstrap: Sequence[NodeId] = (),
         may_found: bool = True,
     ) -> None:
-        """``bootstrap`` are whom an observer asks that knows of no voter. ``may_found``: whether this
-        replica, if its log is empty, may be one of those who begin a new log; otherwise it waits for a leader
-        that has the old one.
+        """``bootstrap`` are the nodes that an observer asks if it knows no voter. ``may_found``: whether this
+        replica, if its log is empty, may help to begin a new log; otherwise it waits for a leader that has
+        the old one.
         """
         self.key = key
         self._may_found = may_found
@@ -161,18 +166,19 @@ class Replica:
         self.log = log
         self.voter_history = voters
         self.settings = settings
-        # What a snapshot holds was agreed.
+        # Everything in a snapshot was committed.
         self.high_watermark: Offset = log.snapshot.end_offset if log.snapshot is not None else 0
         self._store = store
         self._rng = rng
         self._effects: list[Effect] = []
-        # When this replica last backed another, by a fetch or its vote; an earlier life may have until now.
+        # When this replica last backed another, by a fetch or its vote; before a restart it may have until
+        # now.
         self._backed_other_ms = now_ms
-        # The newest epoch and leader that it followed.
+        # The newest epoch and leader that this replica followed.
         self._followed: tuple[LeaderEpoch, NodeId | None] = (-1, None)
         self._outstanding: dict[NodeId, tuple[Request, TimestampMs]] = {}
         self._not_before: dict[NodeId, TimestampMs] = {}
-        # Whether this replica may ask for votes; a node whose disk fails does not.
+        # Whether this replica may become a candidate; a node whose disk fails may not.
         self.may_lead = True
         self.state = store.load()
         if log.last_epoch > self.state.epoch:
@@ -185,32 +191,32 @@ class Replica:
     def _first_role(self, now_ms: TimestampMs) -> Role:
         leader = self.state.leader
         if leader == self.key.id:
-            # It may have led this epoch and forgotten what it appended: somebody else's turn.
+            # This replica may have led this epoch and lost what it appended, so another must lead.
             return Resigned(deadline_ms=self._election_deadline(now_ms), successors=())
         if leader is not None:
             return Follower(leader=leader, deadline_ms=now_ms + self.settings.fetch_timeout_ms)
         return Unattached(deadline_ms=self._election_deadline(now_ms))
 
-    # --- what others may ask ----------------------------------------------------------------------
+    # --- state for callers ------------------------------------------------------------------------
 
     @property
     def epoch(self) -> LeaderEpoch:
-        """The newest epoch heard of."""
+        """The newest known epoch."""
         return self.state.epoch
 
     @property
     def voters(self) -> VoterSet:
-        """Who votes."""
+        """The present voters."""
         return self.voter_history.latest
 
     @property
     def is_voter(self) -> bool:
-        """Whether this replica votes."""
+        """Whether this replica is a voter."""
         return self.voters.has(self.key)
 
     @property
     def may_stand(self) -> bool:
-        """Whether this replica may ask for votes."""
+        """Whether this replica may become a candidate."""
         is_wiped = self.log.end_offset > 0 or not self._may_found
         return (
             (self.is_voter or self._is_leaving)
@@ -221,9 +227,10 @@ class Replica:
 
     @property
     def _is_leaving(self) -> bool:
-        """Whether the latest set leaves this replica out, the one before did not, and the latest is not known
-        to be agreed. A leader that removed itself may be the only one that has that set; the others cannot
-        win its vote, so it leads them until the set is agreed (Raft, 4.2.2). Its own vote does not count.
+        """Whether the latest voter set leaves this replica out, the one before did not, and the latest is not
+        known to be committed. A leader that removed itself may be the only one that has that set; the others
+        cannot win its vote, so it leads them until the set is committed (Raft, 4.2.2). Its own vote does not
+        count.
         """
         history = self.voter_history
         offset = history.latest_offset
@@ -237,7 +244,7 @@ class Replica:
 
     @property
     def leader(self) -> NodeId | None:
-        """Who leads the epoch, as far as is known here."""
+        """The leader of the epoch, if it is known here."""
         match self.role:
             case Leader():
                 return self.key.id
@@ -264,7 +271,7 @@ class Replica:
         return max(deadline, role.excused_until_ms)
 
     def backed_ms(self, now_ms: TimestampMs) -> TimestampMs:
-        """When a majority last let this replica lead; now, if it does not lead or needs nobody."""
+        """Return when a majority last backed this leader; now, if it does not lead or is the only voter."""
         role = self.role
         if not isinstance(role, Leader):
             return now_ms
@@ -286,7 +293,9 @@ class Replica:
         return self._done(now_ms)
 
     def waits_since_ms(self, now_ms: TimestampMs) -> TimestampMs:
-        """Since when, at the earliest, it has been waiting for what its next deadline is about."""
+        """Return since when, at the earliest, this replica has been waiting for what its next deadline is
+        about.
+        """
         settings = self.settings
         match self.role:
             case Leader():
@@ -297,9 +306,9 @@ class Replica:
                 return role.deadline_ms - 2 * settings.election_timeout_ms
 
     def on_stall(self, stalled_ms: int, now_ms: TimestampMs) -> list[Effect]:
-        """This replica did nothing for so long: others may have spoken and were not heard yet. Nothing that
-        others rely on depends on it; a leader is backed by a majority no longer than before, and fetches that
-        waited to be read are counted from before the stall (``arrived_ms`` of ``on_fetch``).
+        """Extend deadlines after a stall of this process: messages of others may wait unread. Nothing that
+        others rely on depends on it; a majority backs a leader no longer than before, and fetches that waited
+        to be read are counted from before the stall (``arrived_ms`` of ``on_fetch``).
         """
         match self.role:
             case Leader() as role:
@@ -338,7 +347,7 @@ class Replica:
     # --- requests from others ---------------------------------------------------------------------
 
     def on_vote(self, request: Vote, now_ms: TimestampMs) -> tuple[VoteAnswer, list[Effect]]:
-        """A replica wants to lead."""
+        """Handle a candidate's request for a vote."""
         refusal = self._judge(request.epoch)
         if refusal is not None:
             return self._answer(VoteAnswer, refusal), self._done(now_ms)
@@ -358,14 +367,15 @@ class Replica:
         return answer, self._done(now_ms)
 
     def _judge(self, epoch: LeaderEpoch) -> Refusal | None:
-        """Why a request that nobody here asked for is not believed, by its epoch."""
+        """Return why an unsolicited request is refused because of its epoch."""
         if epoch < self.epoch:
             return Refusal.FENCED_EPOCH
         return None if is_credible(self.epoch, epoch) else Refusal.UNKNOWN_EPOCH
 
     def _may_be_voter(self, request: Vote) -> bool:
-        """Whether the candidate may be a voter. One that was added lately stands in a set that this replica
-        may not have yet; then its log is longer than this one. (Kafka's replicas ask no more since KIP-853.)
+        """Return whether the candidate may be a voter. A voter that was added lately is in a set that this
+        replica may not have yet; then its log is longer than this one. (Kafka's replicas do not check since
+        KIP-853.)
         """
         own = (self.log.last_epoch, self.log.end_offset)
         return self.voters.has(request.candidate) or (request.last_epoch, request.end_offset) > own
@@ -396,7 +406,7 @@ class Replica:
     def on_begin_epoch(
         self, request: BeginEpoch, now_ms: TimestampMs
     ) -> tuple[Answer, list[Effect]]:
-        """A replica leads."""
+        """Handle the announcement of a new leader."""
         refusal = self._judge(request.epoch)
         if refusal is not None:
             return self._answer(Answer, refusal), self._done(now_ms)
@@ -404,7 +414,9 @@ class Replica:
         return self._answer(Answer), self._done(now_ms)
 
     def on_end_epoch(self, request: EndEpoch, now_ms: TimestampMs) -> tuple[Answer, list[Effect]]:
-        """The leader stops: the first among its successors stands up at once, the others one by one."""
+        """Handle the leader's resignation: the first successor becomes a candidate at once, the others one by
+        one.
+        """
         refusal = self._judge(request.epoch)
         if refusal is not None:
             return self._answer(Answer, refusal), self._done(now_ms)
@@ -430,9 +442,10 @@ class Replica:
     def on_fetch(
         self, request: Fetch, now_ms: TimestampMs, *, arrived_ms: TimestampMs | None = None
     ) -> tuple[FetchAnswer, list[Effect]]:
-        """A replica asks for what follows. The host reads it if the answer says so, or waits for more.
+        """Handle a fetch. The host reads the records if the response says so, or waits for more.
 
-        ``arrived_ms``: since when it has waited, here or to be read. It was heard of then, and not later.
+        ``arrived_ms``: since when the fetch has waited, here or in the socket. The follower was heard from
+        then, and not later.
         """
         role, refusal = self._leading(request.epoch)
         if role is None:
@@ -450,7 +463,9 @@ class Replica:
     def on_fetch_snapshot(
         self, request: FetchSnapshot, now_ms: TimestampMs, *, arrived_ms: TimestampMs | None = None
     ) -> tuple[SnapshotAnswer, list[Effect]]:
-        """A replica asks for a piece of a snapshot; the host reads it. ``arrived_ms``: as in ``on_fetch``."""
+        """Handle a request for a piece of a snapshot; the host reads it. ``arrived_ms``: as in
+        ``on_fetch``.
+        """
         role, refusal = self._leading(request.epoch)
         if role is None:
             return self._answer(SnapshotAnswer, refusal), self._done(now_ms)
@@ -487,7 +502,7 @@ class Replica:
     def on_answer(
         self, sender: NodeId, request: Request, answer: Answer, now_ms: TimestampMs
     ) -> list[Effect]:
-        """An answer to something this replica asked; late and doubled ones change nothing."""
+        """Handle the response to a request of this replica; late and duplicate ones change nothing."""
         outstanding = self._outstanding.get(sender)
         if not may_learn(self.epoch, answer.epoch):
             if outstanding is not None and outstanding[0] is request:
@@ -507,13 +522,14 @@ class Replica:
     def on_failure(
         self, to: NodeId, request: Request, now_ms: TimestampMs, *, is_gone: bool = False
     ) -> list[Effect]:
-        """There will be no answer. ``is_gone``: the other's process has ended, for all one can see."""
+        """Handle a failed request. ``is_gone``: the other node's process seems to have ended."""
         outstanding = self._outstanding.get(to)
         if outstanding is not None and outstanding[0] is request:
             self._put_off(to, now_ms)
         role = self.role
         if is_gone and isinstance(role, Follower) and role.leader == to:
-            # Nothing to wait for. Not all in the same moment; and others may ask for a vote meanwhile.
+            # There is no leader to wait for. A random delay, so that not all become candidates in the same
+            # moment; a vote request of another may arrive meanwhile.
             role.has_fetched = False
             soon = now_ms + 1 + self._rng.randrange(self.settings.gone_backoff_ms)
             role.deadline_ms = min(role.deadline_ms, soon)
@@ -557,12 +573,13 @@ class Replica:
         elif role.ballot.is_lost(self.voters) or (
             isinstance(role, Candidate) and role.ballot.rejected
         ):
-            # Not again at once: those who could not agree must not meet again in the same moment. Whoever
-            # voted for another does not vote again in this epoch, so there is little left to wait for.
+            # Not again at once: candidates that split the vote must not collide again. A voter that voted for
+            # another does not vote again in this epoch, so there is little left to wait for.
             backoff = 1 + self._rng.randrange(self.settings.election_backoff_max_ms)
             role.deadline_ms = min(role.deadline_ms, now_ms + backoff)
         elif isinstance(role, Prospective):
-            # Who has heard of the leader a moment later than this one refuses, and would not a moment later.
+            # A voter that heard from the leader a moment later than this one refuses now, and would not a
+            # moment later.
             for node in role.ballot.rejected:
                 self._not_before.setdefault(node, now_ms + self.settings.ask_again_ms)
 
@@ -596,14 +613,16 @@ class Replica:
         self._commit(min(answer.high_watermark, self.log.end_offset))
 
     def _note_caught_up(self) -> None:
-        """Whatever this replica had before its disk was wiped was agreed without it, or it has it again."""
+        """Note that this replica has caught up: everything it had before its disk was wiped was committed
+        without it, or it has it again.
+        """
         role = self.role
         if (
             self.state.is_blank
             and isinstance(role, Follower)
             and self.log.last_epoch == self.epoch
             and self.log.durable_end >= role.leader_high_watermark
-            # A new leader knows what was agreed before it when something of its own is.
+            # A new leader knows what was committed before it when a record of its own epoch is committed.
             and role.leader_high_watermark > self.log.epoch_end(self.epoch - 1)[1]
         ):
             self._save(replace(self.state, is_blank=False))
@@ -613,8 +632,8 @@ class Replica:
         end = max(own_end, 0) if own_epoch != epoch else min(own_end, leader_end)
         if end < self.high_watermark:
             raise QuorumDiverged(
-                f"the leader's log parts from this one at offset {end}, below {self.high_watermark}, which "
-                "was agreed; a majority has lost its data, or this node belongs to another cluster"
+                f"the leader's log diverges from this one at offset {end}, below {self.high_watermark}, "
+                "which was committed; a majority has lost its data, or this node belongs to another cluster"
             )
         self.log.truncate_to(end)
         self.voter_history.truncate_to(end)
@@ -632,7 +651,8 @@ class Replica:
             or answer.position != download.position
             or not answer.data
         ):
-            # The leader has a newer one, or is a newer leader: the next fetch says what to do.
+            # The leader has a newer snapshot, or is a newer leader: the response to the next fetch says what
+            # to do.
             role.download = None
             self._put_off(sender, now_ms)
             return
@@ -651,28 +671,28 @@ class Replica:
     # --- leading ----------------------------------------------------------------------------------
 
     def propose(self, batch: bytearray, now_ms: TimestampMs) -> tuple[Offset, list[Effect]]:
-        """Append to the log as its leader; agreed when ``Committed`` has passed the batch's offset."""
+        """Append a batch as the leader; it is committed when ``Committed`` has passed its offset."""
         if not isinstance(self.role, Leader):
             raise NotLeader(f"node {self.key} does not lead the quorum; node {self.leader} may")
         offset = self.log.append_as_leader(batch, self.epoch)
         return offset, self._done(now_ms)
 
     def on_durable(self, now_ms: TimestampMs) -> list[Effect]:
-        """The log's durable end has moved."""
+        """Handle progress of the log's durable end."""
         if isinstance(self.role, Leader):
             self._advance(self.role, now_ms)
         self._note_caught_up()
         return self._done(now_ms)
 
     def lead_alone(self, now_ms: TimestampMs) -> list[Effect]:
-        """The only voter need not wait for anybody: it opens an epoch and leads it."""
+        """Open an epoch and lead it as the only voter, without waiting."""
         if self.voters.ids == {self.key.id} and self.may_stand and not self.is_leader:
             self._become_unattached(self.epoch, now_ms)
             self._become_prospective(now_ms)
         return self._done(now_ms)
 
     def resign(self, now_ms: TimestampMs) -> list[Effect]:
-        """Stop leading, and say so; for a clean stop."""
+        """Stop leading and tell the voters; for a clean stop."""
         if isinstance(self.role, Leader):
             self._resign(now_ms)
         return self._done(now_ms)
@@ -685,10 +705,11 @@ class Replica:
         *,
         registered: Container[UUID] = (),
     ) -> tuple[Offset, list[Effect]]:
-        """One more voter; true when ``Committed`` has passed the offset. Raises what is in the way.
+        """Add a voter; effective when ``Committed`` has passed the returned offset. Raises why it cannot be
+        added.
 
-        ``hearing``: of whom the leader must have heard besides the new voter; a majority, of late, unless
-        told otherwise. ``registered``: the directories that the new voter's node has registered.
+        ``hearing``: which voters the leader must have heard from besides the new one; by default a recent
+        majority. ``registered``: the directories that the new voter's node has registered.
         """
         role = leading.check_change(self.role, self.voter_history, self.high_watermark)
         hearing = hearing or self._heard_of_late(now_ms)
@@ -700,7 +721,7 @@ class Replica:
     def remove_voter(
         self, key: ReplicaKey, now_ms: TimestampMs, hearing: Hearing | None = None
     ) -> tuple[Offset, list[Effect]]:
-        """One voter fewer. The leader may remove itself: it stops when that is agreed."""
+        """Remove a voter. The leader may remove itself: it stops when that is committed."""
         leading.check_change(self.role, self.voter_history, self.high_watermark)
         leading.check_leaver(self.voters, key)
         return self._change_voters(self.voters.without(key.id), now_ms, hearing)
@@ -708,7 +729,7 @@ class Replica:
     def update_voter(
         self, voter: Voter, now_ms: TimestampMs, hearing: Hearing | None = None
     ) -> tuple[Offset, list[Effect]]:
-        """A voter that is found elsewhere than before."""
+        """Change the endpoints of a voter."""
         leading.check_change(self.role, self.voter_history, self.high_watermark)
         leading.check_voter(self.voters, voter.key)
         voters = self.voters.without(voter.key.id).with_voter(voter)
@@ -723,7 +744,7 @@ class Replica:
         role = self.role
         assert isinstance(role, Leader)
         hearing = hearing or self._heard_of_late(now_ms)
-        needed = len(voters) if hearing.everybody else voters.majority
+        needed = len(voters) if hearing.all_voters else voters.majority
         leading.check_heard(role, voters, self.key, needed=needed, since_ms=hearing.since_ms)
         voters = leading.with_directories(role, voters, self.key, since_ms=hearing.since_ms)
         batch = voters_batch(voters, self.log.wall_ms())
@@ -746,13 +767,13 @@ class Replica:
     # --- changing roles ---------------------------------------------------------------------------
 
     def _learn(self, epoch: LeaderEpoch, leader: NodeId | None, now_ms: TimestampMs) -> None:
-        """Somebody spoke of an epoch and its leader."""
+        """Note an epoch and its leader from a message."""
         if epoch < self.epoch or (epoch == self.epoch and leader is None):
             return
         if epoch > self.epoch and leader is None:
             self._become_unattached(epoch, now_ms)
         elif leader == self.key.id:
-            # Others remember what this replica does not: it led that epoch before it lost its memory.
+            # Others know what this replica forgot: it led that epoch before it lost its log.
             if epoch > self.epoch:
                 self._become_unattached(epoch, now_ms)
         elif epoch > self.epoch or self.leader is None:
@@ -810,12 +831,12 @@ class Replica:
         self._advance(role, now_ms)
 
     def _predecessor(self, elected: Candidate) -> NodeId | None:
-        """Who led last, if nobody can have led after it, and it was backed by nobody after those who voted
-        now had ceased to back it.
+        """Return the previous leader, if no other can have led after it, and no voter backed it after those
+        who voted now had ceased to back it.
 
-        This log has something of its epoch, so this replica has backed it after it was elected; if another
-        had led since and decided anything, this log would have that. Whoever backed it was a majority, so one
-        of those who voted now was among them, unless it has voted itself.
+        This log has records of its epoch, so this replica has backed it after it was elected; if another had
+        led since and committed anything, this log would have that. The voters that backed it were a majority,
+        so one of those who voted now was among them, unless it voted for itself.
         """
         epoch, leader = self._followed
         if epoch != self.log.last_epoch or leader in elected.ballot.granted:
@@ -843,8 +864,8 @@ class Replica:
         self.state = state
 
     def _fetch_deadline(self, now_ms: TimestampMs) -> TimestampMs:
-        """Not the same for all: a leader answers its followers in the same moment, and those that stand up in
-        the same moment elect nobody.
+        """Return a deadline with random jitter: a leader answers its followers in the same moment, and
+        followers that become candidates in the same moment elect no leader.
         """
         apart = self._rng.randrange(self.settings.gone_backoff_ms)
         return now_ms + self.settings.fetch_timeout_ms + apart
@@ -856,7 +877,7 @@ class Replica:
     # --- sending ----------------------------------------------------------------------------------
 
     def _done(self, now_ms: TimestampMs) -> list[Effect]:
-        """Ask whom there is to ask, and hand over all that came of this step."""
+        """Create the requests that are due now, and return all effects of this step."""
         for node, request in self._wanted():
             if node not in self._outstanding and node not in self._not_before:
                 if isinstance(request, Fetch | FetchSnapshot):
@@ -869,8 +890,8 @@ class Replica:
         return effects
 
     def _is_about_to_stand_up(self, now_ms: TimestampMs) -> bool:
-        """Whether a leader has been silent for so long that it is not asked any more: whoever is elected next
-        need not wait for what this replica might have let it do.
+        """Return whether the leader has been silent for so long that this replica no longer fetches from it:
+        the next leader then need not wait for a lease that such a fetch would have extended.
         """
         role = self.role
         return (
@@ -880,7 +901,7 @@ class Replica:
         )
 
     def _wanted(self) -> Iterator[tuple[NodeId, Request]]:
-        """What this replica would like to know from whom, now."""
+        """Yield the requests that this replica wants to send now."""
         others = sorted(self.voters.ids - {self.key.id})
         match self.role:
             case Unattached():
@@ -914,7 +935,7 @@ class Replica:
                     ),
                 )
             case Follower(leader=leader):
-                # What is not durable here must not be claimed; the next step after the flush asks.
+                # Records that are not durable must not be claimed; the next step after the flush asks.
                 if self.log.durable_end >= self.log.end_offset:
                     yield leader, self._fetch()
 

@@ -1,4 +1,4 @@
-"""What a replica can be in an epoch, and what it keeps track of while it is that."""
+"""The roles of a replica in an epoch, with the state of each."""
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -10,14 +10,14 @@ from millpond.raft.voters import VoterSet
 
 @dataclass(slots=True, kw_only=True)
 class Unattached:
-    """Knows of no leader: looks for one, and as a voter stands up itself when the time is over."""
+    """Knows no leader: looks for one, and as a voter becomes a candidate at its deadline."""
 
     deadline_ms: TimestampMs
 
 
 @dataclass(slots=True, kw_only=True)
 class Ballot:
-    """Votes as they come in."""
+    """The votes received so far."""
 
     granted: set[NodeId] = field(default_factory=set)
     rejected: set[NodeId] = field(default_factory=set)
@@ -31,7 +31,7 @@ class Ballot:
 
 @dataclass(slots=True, kw_only=True)
 class Prospective:
-    """Asks whether it would be elected, before it disturbs anybody with a new epoch (KIP-996)."""
+    """Asks for pre-votes before it opens a new epoch, which would disturb a working leader (KIP-996)."""
 
     deadline_ms: TimestampMs
     leader: NodeId | None
@@ -44,13 +44,13 @@ class Candidate:
 
     deadline_ms: TimestampMs
     ballot: Ballot = field(default_factory=Ballot)
-    # For how long at least nobody who voted for it had backed another leader, when they did.
+    # For how long, at least, the voters for this candidate had backed no other leader when they voted.
     silent_ms: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
 class Download:
-    """A snapshot on its way here."""
+    """A snapshot that is being downloaded."""
 
     snapshot: SnapshotId
     position: int = 0
@@ -58,40 +58,40 @@ class Download:
 
 @dataclass(slots=True, kw_only=True)
 class Follower:
-    """Pulls from the leader; hears nothing for too long, and it stops believing in it."""
+    """Fetches from the leader, and gives it up after ``fetch_timeout_ms`` without a response."""
 
     leader: NodeId
     deadline_ms: TimestampMs
     has_fetched: bool = False
     download: Download | None = None
-    # What the leader said is agreed; this replica's own log may not have come that far.
+    # The leader's high watermark; this replica's log may be shorter.
     leader_high_watermark: Offset = -1
 
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """How far another replica has got, as its fetches say."""
+    """How far another replica has got, according to its fetches."""
 
     end_offset: Offset = -1
     fetched_ms: TimestampMs = -1
     caught_up_ms: TimestampMs = -1
-    # Where this log ended at its last fetch: who reaches that was caught up then.
+    # Where this log ended at the replica's last fetch: a replica that reaches it was caught up then.
     ended_at_fetch: Offset = -1
 
 
 @dataclass(slots=True, kw_only=True)
 class Leader:
-    """Appends. Leads as long as a majority keeps fetching."""
+    """Appends records. Leads as long as a majority keeps fetching."""
 
     epoch: LeaderEpoch
     start: Offset
     since_ms: TimestampMs
     acknowledged: set[NodeId]
-    # Who led the epoch before, if that is known for sure, and until when at least nobody backed it any more,
+    # The leader of the previous epoch, if certain, and the time at which every voter had ceased to back it,
     # counted back from ``since_ms``.
     predecessor: NodeId | None = None
     unbacked_ms: int = 0
-    # Until then it leads without a majority: it was stalled itself, and others had no chance to be heard.
+    # Until then it leads without a majority: it was stalled itself, and could not hear from the others.
     excused_until_ms: TimestampMs = 0
     progress: dict[ReplicaKey, Progress] = field(default_factory=dict)
 

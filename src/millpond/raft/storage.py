@@ -1,4 +1,4 @@
-"""What a replica needs of its disk: a log, and a place for its vote."""
+"""What a replica needs of its disk: a log, and a store for its vote."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,25 +9,25 @@ from millpond.raft.messages import ReplicaKey, SnapshotId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionState:
-    """What must survive a crash: the epoch, the vote in it, and who was found to lead it."""
+    """The state that must survive a crash: the epoch, the vote in it, and its leader if known."""
 
     epoch: LeaderEpoch = 0
     leader: NodeId | None = None
     voted: ReplicaKey | None = None
-    # It began with an empty disk and has neither voted nor caught up with a leader since. Perhaps the disk
-    # was wiped: then it has forgotten what it voted, and what it had.
+    # It began with an empty disk and has neither voted nor caught up with a leader since. If the disk was
+    # wiped, it has lost its vote and its records.
     is_blank: bool = False
 
 
 class ElectionStore(Protocol):
-    """One small durable value."""
+    """A store for one small durable value."""
 
     def load(self) -> ElectionState:
-        """What was saved last; the default if nothing ever was."""
+        """Return the last saved state; the default if there is none."""
         ...
 
     def save(self, state: ElectionState) -> None:
-        """Make it durable before returning. A replica that forgets its vote may give two."""
+        """Make the state durable before returning. A replica that forgets its vote may vote twice."""
         ...
 
 
@@ -36,17 +36,17 @@ class RaftLog(Protocol):
 
     @property
     def start_offset(self) -> Offset:
-        """The first offset that can be read; below it there is only a snapshot."""
+        """The first offset that can be read; everything below is only in a snapshot."""
         ...
 
     @property
     def end_offset(self) -> Offset:
-        """Where the next record will stand."""
+        """The offset of the next record."""
         ...
 
     @property
     def durable_end(self) -> Offset:
-        """Below this everything survives a loss of power."""
+        """Everything below this offset survives a loss of power."""
         ...
 
     @property
@@ -56,41 +56,43 @@ class RaftLog(Protocol):
 
     @property
     def snapshot(self) -> SnapshotId | None:
-        """The newest whole snapshot."""
+        """The newest complete snapshot."""
         ...
 
     def epoch_end(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch in the log not above this one, and where it ends; (-1, -1) if there is none."""
+        """Return the largest epoch in the log up to this one, and where it ends; (-1, -1) if there is
+        none.
+        """
         ...
 
     def wall_ms(self) -> TimestampMs:
-        """The time as people see it, for the records that the protocol writes."""
+        """Return the wall-clock time, for the records that the protocol writes."""
         ...
 
     def append_as_leader(self, batch: bytearray, epoch: LeaderEpoch) -> Offset:
-        """Append one batch at the end, in this epoch; answers its first offset."""
+        """Append one batch at the end, in this epoch; return its first offset."""
         ...
 
     def append_as_follower(self, records: bytes) -> None:
-        """Append whole batches as they stand in the leader's log."""
+        """Append whole batches as they are in the leader's log."""
         ...
 
     def truncate_to(self, offset: Offset) -> None:
-        """Give up everything from this offset on."""
+        """Remove everything from this offset on."""
         ...
 
     def snapshot_size(self, snapshot: SnapshotId) -> int | None:
-        """Bytes of a snapshot that can be read here; nothing if there is no such one."""
+        """Return the size of a snapshot in bytes; None if this node does not have it."""
         ...
 
     def begin_snapshot(self, snapshot: SnapshotId) -> None:
-        """Make room for a snapshot that comes from the leader; what an earlier try left goes."""
+        """Prepare to receive a snapshot from the leader, removing an earlier incomplete one."""
         ...
 
     def write_snapshot(self, position: int, data: bytes) -> None:
-        """The next piece of it."""
+        """Write the next piece of the snapshot."""
         ...
 
     def install_snapshot(self) -> bool:
-        """All of it has come: make it durable, and let the log go on behind it. False if it is damaged."""
+        """Make the received snapshot durable and continue the log after it. Return False if it is damaged."""
         ...

@@ -1,7 +1,7 @@
-"""Who votes. The set is itself in the log, so that it can change while the quorum runs (KIP-853).
+"""The voters. The set is itself in the log, so that it can change while the quorum runs (KIP-853).
 
-The newest set in the log counts from the moment it is written, agreed or not, as Raft's one-at-a-time
-changes require: two neighbouring sets differ by one voter, so any two of their majorities meet.
+The newest set in the log counts from the moment it is written, committed or not, as Raft's one-at-a-time
+changes require: two neighbouring sets differ by one voter, so any two of their majorities overlap.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ from millpond.raft.messages import ReplicaKey
 
 
 class Endpoint(NamedTuple):
-    """Where a voter listens for the others."""
+    """The address that a voter listens on for the other voters."""
 
     listener: str
     host: str
@@ -23,7 +23,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voter:
-    """One voter and where it is found."""
+    """One voter and its endpoints."""
 
     key: ReplicaKey
     endpoints: tuple[Endpoint, ...] = ()
@@ -56,20 +56,22 @@ class VoterSet:
 
     @property
     def ids(self) -> frozenset[NodeId]:
-        """The nodes that vote."""
+        """The node ids of the voters."""
         return frozenset(self._voters)
 
     @property
     def majority(self) -> int:
-        """How many voters decide."""
+        """The number of voters that decide."""
         return len(self._voters) // 2 + 1
 
     def get(self, node: NodeId) -> Voter | None:
-        """The voter on a node."""
+        """Return the voter on a node."""
         return self._voters.get(node)
 
     def has(self, key: ReplicaKey) -> bool:
-        """Whether this very replica votes. A voter of unknown directory is every replica of its node."""
+        """Return whether this very replica is a voter. A voter with unknown directory matches every replica
+        of its node.
+        """
         voter = self._voters.get(key.id)
         if voter is None:
             return False
@@ -77,16 +79,18 @@ class VoterSet:
         return known is None or key.directory is None or known == key.directory
 
     def with_voter(self, voter: Voter) -> "VoterSet":
-        """The set with one more."""
+        """Return the set with one more voter."""
         return VoterSet([*self._voters.values(), voter])
 
     def without(self, node: NodeId) -> "VoterSet":
-        """The set with one fewer."""
+        """Return the set with one voter fewer."""
         return VoterSet(voter for voter in self._voters.values() if voter.key.id != node)
 
 
 class VoterHistory:
-    """The sets that stand in the log, by where; before the first of them the one the node was set up with."""
+    """The voter sets in the log, by offset; before the first of them the set from the node's
+    configuration.
+    """
 
     __slots__ = ("_entries", "_initial")
 
@@ -96,39 +100,41 @@ class VoterHistory:
 
     @property
     def latest(self) -> VoterSet:
-        """The set that counts."""
+        """The set that counts now."""
         return self._entries[-1][1] if self._entries else self._initial
 
     @property
     def latest_offset(self) -> Offset:
-        """Where it stands; -1 for the one the node was set up with."""
+        """The offset of the latest set; -1 for the one from the node's configuration."""
         return self._entries[-1][0] if self._entries else -1
 
     def add(self, offset: Offset, voters: VoterSet) -> None:
-        """A set was written."""
+        """Note a voter set at an offset."""
         assert offset > self.latest_offset
         self._entries.append((offset, voters))
 
     def at(self, end_offset: Offset) -> VoterSet:
-        """The set that counted when the log ended there: what a snapshot of that moment has to say."""
+        """Return the set that counted when the log ended there: a snapshot up to that offset must
+        contain it.
+        """
         return next(
             (voters for offset, voters in reversed(self._entries) if offset < end_offset),
             self._initial,
         )
 
     def written_at(self, end_offset: Offset) -> VoterSet | None:
-        """The same, if it stood in the log; nothing for the one the node was set up with."""
+        """Return the same set if it is in the log; None for the one from the node's configuration."""
         return next(
             (voters for offset, voters in reversed(self._entries) if offset < end_offset), None
         )
 
     def truncate_to(self, offset: Offset) -> None:
-        """The log was cut."""
+        """Forget the sets from this offset on: the log was truncated."""
         while self._entries and self._entries[-1][0] >= offset:
             self._entries.pop()
 
     def restart(self, voters: VoterSet | None, end_offset: Offset) -> None:
-        """The log was replaced by a snapshot that ends there and says this of voters."""
+        """Start again from a snapshot that ends at ``end_offset`` and contains this voter set."""
         self._entries.clear()
         if voters is not None:
             self._entries.append((end_offset - 1, voters))

@@ -1,7 +1,7 @@
 """Kafka v2 record batches, kept as bytes.
 
-Appending and reading touch a batch's 61-byte header only. Records are decoded where somebody asks for
-them: compaction, tools, other protocols, the client. Nothing here knows files, sockets or time.
+Appending and reading touch a batch's 61-byte header only. Records are decoded on demand: by compaction,
+tools, other protocols and the client. Nothing here knows files, sockets or time.
 """
 
 from millpond.record.batch import (

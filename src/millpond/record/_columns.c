@@ -1,11 +1,11 @@
 /* The module, and the kernel that makes columns of records; see columns_python.py for the same in Python.
  *
- * Built on the stable ABI of Python 3.11. Buffers are held while a kernel sources; long sources let other threads
- * go on. Arrow's layout: numbers in the machine's byte order, bits from the lowest.
+ * Built on the stable ABI of Python 3.11. Buffers are held while a kernel runs; long runs release the
+ * interpreter's lock. Arrow's layout: numbers in the machine's byte order, bits from the lowest.
  */
 #include "_kernels.h"
 
-/* --- columns that are written ------------------------------------------------------------------------ */
+/* --- output columns ------------------------------------------------------------------------ */
 
 typedef struct {
     PyObject *offsets;  /* int32, one more than rows */
@@ -45,7 +45,7 @@ static inline void append_slice(BinaryOut *out, int64_t row, Slice slice)
     out->offset_at[row + 1] = (int32_t)out->size;
 }
 
-/* Cut the buffers to what is used; (offsets, data, validity or None). */
+/* Trim the buffers to the used size; return (offsets, data, validity or None). */
 static PyObject *finish_binary(BinaryOut *out, int64_t rows)
 {
     if (PyByteArray_Resize(out->offsets, (Py_ssize_t)(rows + 1) * 4) < 0 ||
@@ -291,7 +291,7 @@ static PyObject *finish_columns(ColumnsOut *out, bool headers)
     return result;
 }
 
-/* decode(sources, first, end, scale, headers) -> buffers, or None for what are not records */
+/* decode(sources, first, end, scale, headers) -> buffers, or None if the bytes are not records */
 static PyObject *decode(PyObject *module, PyObject *args)
 {
     PyObject *list;

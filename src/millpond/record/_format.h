@@ -4,8 +4,8 @@
  *     key length varint, key | value length varint, value | header count varint
  *     each header: name length varint, name | value length varint, value
  *
- * Readers never look past the end they were given. They say only whether the bytes are records: what is
- * wrong with those that are not is found and said by the twin in Python.
+ * Readers never look past the end they were given. They return only whether the bytes are records: the
+ * Python code finds and names the fault in those that are not.
  */
 #ifndef MILLPOND_FORMAT_H
 #define MILLPOND_FORMAT_H
@@ -23,7 +23,7 @@ typedef struct {
     const uint8_t *end;
 } Cursor;
 
-/* What a batch's header says about its records. */
+/* The fields of a batch's header that describe its records. */
 typedef struct {
     Cursor records;
     int64_t base_offset;
@@ -151,7 +151,7 @@ static inline bool read_record(Cursor *cursor, const Batch *batch, Record *recor
     return true;
 }
 
-/* Whether so many records can be there at all: what is allocated for them depends on it. */
+/* Whether this many records can be there at all, checked before memory is allocated for them. */
 static inline bool count_is_possible(const Batch *batch)
 {
     return batch->record_count >= 0 &&

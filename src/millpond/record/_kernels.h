@@ -1,4 +1,4 @@
-/* What the parts of the extension share. */
+/* Declarations shared by the parts of the extension. */
 #ifndef MILLPOND_KERNELS_H
 #define MILLPOND_KERNELS_H
 
@@ -11,7 +11,7 @@
 /* As in compiled.py: another number, another set of arguments. */
 enum { INTERFACE = 3 };
 
-/* Other threads go on while a kernel works on more than this. */
+/* A kernel releases the interpreter's lock for more bytes than this. */
 enum { LONG_WORK_BYTES = 64 * 1024 };
 
 PyObject *kernel_encode(PyObject *module, PyObject *args);

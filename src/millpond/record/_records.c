@@ -1,5 +1,5 @@
-/* Kernels for records as objects; see decode_records in records.py and encode_records in builder.py. And the one
- * that reads all records of a batch and makes none an object; see check_records in inspection.py. */
+/* Kernels for records as objects; see decode_records in records.py and encode_records in builder.py. And the kernel
+ * that checks all records of a batch without creating objects; see check_records in inspection.py. */
 #include "_kernels.h"
 
 /* --- records that are read ----------------------------------------------------------------- */
@@ -33,7 +33,7 @@ static PyObject *new_headers(const Record *record)
     return headers;
 }
 
-/* Fill a tuple that is ours alone; it keeps what it was given until the next time. */
+/* Fill a tuple that only this module holds; it keeps its items until the next call. */
 static bool fill(PyObject *fields, const Record *record)
 {
     PyObject *values[] = {
@@ -54,7 +54,7 @@ static bool fill(PyObject *fields, const Record *record)
 }
 
 /* records(payload, base_offset, last_offset_delta, base_timestamp, append_time, uses_append_time,
- *         record_count, type) -> list of `type`, a named tuple; None for what are not records */
+ *         record_count, type) -> list of `type`, a named tuple; None if the bytes are not records */
 PyObject *kernel_records(PyObject *module, PyObject *args)
 {
     Py_buffer payload;

@@ -221,7 +221,7 @@ static bool measure_rows(const ColumnsIn *in, int64_t index, int64_t bytes_max, 
     return true;
 }
 
-/* Write what was measured. Input that changed meanwhile must not be written past the end. */
+/* Write what was measured. Input that changed meanwhile must not overrun the buffer. */
 static bool write_rows(const ColumnsIn *in, int64_t index, const Extent *extent, uint8_t *out,
                        const uint8_t *end)
 {

@@ -62,7 +62,7 @@ assert HEADER.size == HEADER_BYTES
 
 
 class BatchHeader(NamedTuple):
-    """The thirteen header fields as they are in the bytes, and what follows from them."""
+    """The thirteen header fields as they are in the bytes, and values derived from them."""
 
     base_offset: int
     length: int
@@ -80,7 +80,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header and all."""
+        """Return the size of the whole batch, including the header."""
         return self.length + LOG_OVERHEAD
 
     @property
@@ -93,12 +93,14 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression(self) -> int:
-        """The codec's number: 0 to 4 are known (``Compression``), 5 to 7 can be read but not decoded."""
+        """Return the codec's number: 0 to 4 are known (``Compression``), 5 to 7 can be read but not
+        decoded.
+        """
         return self.attributes & COMPRESSION_MASK
 
     @property
     def uses_append_time(self) -> bool:
-        """All records carry the leader's time, which is ``max_timestamp``."""
+        """Whether all records carry the leader's time, which is ``max_timestamp``."""
         return self.attributes & APPEND_TIME_FLAG != 0
 
     @property
@@ -107,17 +109,26 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Markers for the log's own use; consumers skip them."""
+        """Whether the batch holds control records, which consumers skip."""
         return self.attributes & CONTROL_FLAG != 0
 
     @property
+    def is_marker(self) -> bool:
+        """A control batch that the log itself is told by (the end of a transaction).
+
+        One with a sequence is a producer's own, kept out of consumers' sight: its sequence counts as that of
+        any other batch does.
+        """
+        return self.attributes & CONTROL_FLAG != 0 and self.base_sequence == NO_SEQUENCE
+
+    @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop this batch's tombstones (KIP-534), once it has decided that."""
+        """Return when compaction may drop this batch's tombstones (KIP-534), once that is decided."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; numbers go from 2^31 - 1 back to 0."""
+        """Return the sequence number of the last record; numbers wrap from 2^31 - 1 to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
@@ -163,7 +174,7 @@ def iter_batches(
 
 
 def check_crc(buffer: ByteBuffer, position: int, header: BatchHeader) -> bool:
-    """Whether the batch is whole in the buffer and its checksum is right."""
+    """Return whether the batch is complete in the buffer and its checksum is right."""
     end = position + header.length + LOG_OVERHEAD
     if end > len(buffer):
         return False
@@ -174,7 +185,7 @@ def check_crc(buffer: ByteBuffer, position: int, header: BatchHeader) -> bool:
 def assign_offset(
     buffer: WritableBuffer, position: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Make the batch the leader's own. Both fields are outside the checksum, so this is two stores."""
+    """Write the leader's offset and epoch. Both fields are outside the checksum, so this is two stores."""
     _pack_i64(buffer, position, base_offset)
     _pack_i32(buffer, position + 12, leader_epoch)
 
@@ -182,7 +193,9 @@ def assign_offset(
 def set_append_time(
     buffer: WritableBuffer, position: int, header: BatchHeader, now_ms: int
 ) -> BatchHeader:
-    """Give all records of the batch the time ``now_ms``; costs a new checksum. Returns the new header."""
+    """Set the time of all records of the batch to ``now_ms`` and recompute the checksum. Return the new
+    header.
+    """
     attributes = header.attributes | APPEND_TIME_FLAG
     _pack_i16(buffer, position + ATTRIBUTES_OFFSET, attributes)
     _pack_i64(buffer, position + 35, now_ms)
@@ -193,8 +206,7 @@ def set_append_time(
 def set_max_timestamp(
     buffer: WritableBuffer, position: int, header: BatchHeader, timestamp: int
 ) -> BatchHeader:
-    """Say that ``timestamp`` is the largest of the batch's records; costs a new checksum. Returns the new
-    header."""
+    """Set the batch's largest timestamp and recompute the checksum. Return the new header."""
     _pack_i64(buffer, position + 35, timestamp)
     crc = write_crc(buffer, position, header.length + LOG_OVERHEAD)
     return header._replace(max_timestamp=timestamp, crc=crc)
@@ -208,7 +220,7 @@ def write_crc(buffer: WritableBuffer, position: int, size: int) -> int:
 
 
 def header_fault(header: BatchHeader) -> str:
-    """Why these fields cannot be a batch's header."""
+    """Return why these fields cannot be a batch's header."""
     if header.length < LENGTH_MIN:
         return f"batch length {header.length} is less than a header's ({LENGTH_MIN})"
     if header.magic != MAGIC:

@@ -1,7 +1,7 @@
-"""Write batches: new ones, and changed copies of old ones.
+"""Builds batches: new ones, and changed copies of old ones.
 
-The bytes are the ones that Java's client writes for the same records; property tests hold them against
-two other clients. Times and offsets are arguments; nothing here asks a clock.
+The bytes are the same that Java's client writes for the same records; property tests compare them with two
+other clients. Times and offsets are arguments; nothing here reads a clock.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ HeaderPairs: TypeAlias = Iterable[tuple[str, bytes | None]]
 # (timestamp in ms, key, value, headers)
 NewRecord: TypeAlias = tuple[int, bytes | None, bytes | None, HeaderPairs]
 
-# Most lengths and deltas are small: look them up.
+# Most lengths and deltas are small: encode them by a table.
 _SMALL_COUNT = 2048
 _SMALL: list[bytes] = [encode_signed(value) for value in range(_SMALL_COUNT)]
 _NULL = encode_signed(-1)
@@ -96,9 +96,9 @@ def build_batch(
 
 
 def build_control(timestamp_ms: int, key: bytes, value: bytes) -> bytearray:
-    """A control batch of one record with a short key; what ``build_batch`` would make of it, sooner."""
+    """Build a control batch of one record with a short key: as ``build_batch`` does, but faster."""
     key_size, value_size = encode_signed(len(key)), encode_signed(len(value))
-    # Attributes, both deltas and the number of headers are a byte of nothing each.
+    # Attributes, both deltas and the number of headers are one zero byte each.
     size = 4 + len(key_size) + len(key) + len(value_size) + len(value)
     batch = bytearray(HEADER_BYTES)
     batch += b"".join(
@@ -121,11 +121,12 @@ def rebuild_batch(
     level: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytearray:
-    """A copy of a batch with only ``records`` left in it (compaction).
+    """Return a copy of a batch that holds only ``records`` (compaction).
 
-    Offsets, offset range, leader epoch, producer fields and flags stay, so that positions and the
-    detection of duplicates do. No records at all is allowed: the batch then only remembers its producer.
-    ``delete_horizon_ms`` marks when tombstones in it may go; None keeps the mark that is there.
+    Offsets, offset range, leader epoch, producer fields and flags are kept, so that positions and the
+    detection of duplicates stay valid. ``records`` may be empty: the batch then only preserves its
+    producer's state. ``delete_horizon_ms`` is when its tombstones may be dropped; None keeps the present
+    value.
     """
     codec = known_codec(header.compression if compression is None else compression)
     attributes = header.attributes & ~COMPRESSION_MASK | codec
@@ -163,7 +164,7 @@ def recompress(
     position: int = 0,
     level: int | None = None,
 ) -> bytearray:
-    """A copy of the batch at ``position`` with its records under another codec; none is decoded.
+    """Return a copy of the batch at ``position`` with another codec, without decoding its records.
 
     For topics whose ``compression.type`` is not ``producer``.
     """
@@ -176,7 +177,7 @@ def recompress(
 def encode_records(
     records: Sequence[NewRecord], offset_deltas: Sequence[int], base_timestamp: int
 ) -> bytes:
-    """The records' bytes, not yet compressed."""
+    """Encode records, uncompressed."""
     if COMPILED:
         return _columns.encode_records(records, offset_deltas, base_timestamp)
     return encode_records_python(records, offset_deltas, base_timestamp)
@@ -185,7 +186,7 @@ def encode_records(
 def encode_records_python(
     records: Sequence[NewRecord], offset_deltas: Sequence[int], base_timestamp: int
 ) -> bytes:
-    """The same, without the kernels in C."""
+    """Encode records without the C kernels."""
     small = _SMALL
     parts: list[bytes] = []
     add = parts.append
@@ -257,7 +258,7 @@ def assemble(payload: ByteBuffer, header: BatchHeader, level: int | None) -> byt
 
 
 def seal_batch(batch: bytearray, header: BatchHeader) -> None:
-    """Write the header into the room before the records, with the length and checksum that they give."""
+    """Write the header into the space before the records, with the right length and checksum."""
     size = len(batch)
     HEADER.pack_into(batch, 0, header.base_offset, size - LOG_OVERHEAD, *header[2:])
     write_crc(batch, 0, size)

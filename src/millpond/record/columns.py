@@ -1,13 +1,12 @@
-"""Record batches as columns, and columns as record batches: for readers and writers of very many records.
+"""Converts record batches to columns and back: for readers and writers of very many records.
 
 A column is a handful of buffers in Arrow's layout (numbers in the machine's byte order, 32-bit offsets into
-one stretch of data, a bit for each row that is not null), so that Arrow takes them as they are; Arrow
-itself is not needed here. Batches are walked, checked, filtered and unpacked here, once for each batch; what
-happens once for each record is a kernel, in C (``_columns.c``, ``_rows.c``) or, with the same results, in
-``columns_python``.
+one data buffer, a validity bit for each row), so that Arrow takes them without a copy; Arrow itself is not
+needed here. This module walks, checks, filters and decompresses batches; the work for each record is done
+by a kernel, in C (``_columns.c``, ``_rows.c``) or, with the same results, in ``columns_python``.
 
-A kernel in C does not say what is wrong with records: it gives up, and the twin finds the same fault and
-names it.
+A C kernel does not say what is wrong with records: it gives up, and the Python kernel finds the same fault
+and names it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -54,7 +53,7 @@ else:
 Buffer: TypeAlias = ByteBuffer
 AbortedTransaction: TypeAlias = tuple[
     int, int
-]  # (producer id, first offset), as a fetch answer has it
+]  # (producer id, first offset), as in a fetch response
 
 NO_PARTITION = -1
 _OFFSET_MAX = 2**63 - 1
@@ -71,7 +70,7 @@ class BinaryColumn(NamedTuple):
 
 
 class HeaderColumn(NamedTuple):
-    """A list of (name, value) for each row; a row without headers is null, as Spark's connector has it."""
+    """A list of (name, value) for each row; a row without headers is null, as in Spark's connector."""
 
     offsets: Buffer  # int32, into names and values
     validity: Buffer | None
@@ -81,7 +80,7 @@ class HeaderColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Records, column by column, and where to go on reading."""
+    """Records, column by column, and the offset to continue from."""
 
     count: int
     offsets: Buffer  # int64
@@ -90,12 +89,12 @@ class Columns:
     keys: BinaryColumn
     values: BinaryColumn
     headers: HeaderColumn | None
-    next_offset: int  # no record before this one is left unread, whether it is in here or skipped
+    next_offset: int  # every record before this offset is either in here or was skipped
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatches:
-    """Finished batches in the order of their rows, and the sequence number for the next one."""
+    """Finished batches in the order of their rows, and the sequence number of the next one."""
 
     batches: list[bytearray]
     next_sequence: int
@@ -116,7 +115,7 @@ def decode_columns(
     bytes_max: int = COLUMN_CHUNK_BYTES,
     check_crcs: bool = True,
 ) -> Columns:
-    """The first chunk of ``iter_columns``; go on with ``first=columns.next_offset``."""
+    """Return the first chunk of ``iter_columns``; continue with ``first=columns.next_offset``."""
     return next(
         iter_columns(
             buffer,
@@ -144,19 +143,19 @@ def iter_columns(
     bytes_max: int = COLUMN_CHUNK_BYTES,
     check_crcs: bool = True,
 ) -> Iterator[Columns]:
-    """Decode fetched bytes: records with ``first <= offset < end``, in chunks.
+    """Decode fetched bytes: yield the records with ``first <= offset < end``, in chunks.
 
-    The buffer may begin with batches before ``first`` and end with one that is cut off; the last chunk's
-    ``next_offset`` is where to fetch again. There is at least one chunk, and it may be empty. Markers
-    are skipped, and so are the batches of ``aborted`` transactions (a fetch answer lists those that touch it;
-    the buffer must begin where the answer does).
+    The buffer may begin with batches before ``first`` and end with an incomplete one; the last chunk's
+    ``next_offset`` is where to fetch again. There is at least one chunk, and it may be empty. Markers are
+    skipped, and so are the batches of ``aborted`` transactions (a fetch response lists those that overlap
+    with it; the buffer must begin where the response does).
 
-    A chunk ends at the end of a batch, before it would have more than ``rows_max`` records or
-    ``bytes_max`` bytes; one batch alone may have more, up to ``DECOMPRESSED_BYTES_MAX``. Times beyond
-    what 64 bits of microseconds hold become the largest or the smallest.
+    A chunk ends at the end of a batch, before it would have more than ``rows_max`` records or ``bytes_max``
+    bytes; a single batch may have more, up to ``DECOMPRESSED_BYTES_MAX``. Times outside of the range of
+    64-bit microseconds become the largest or the smallest.
 
-    Raises ``UnreadableBatch`` for a batch whose producer wrote nonsense, ``CorruptBatch`` for other damage,
-    and ``BatchTooLarge``; what was yielded before stands.
+    Raises ``UnreadableBatch`` for a batch whose records do not decode, ``CorruptBatch`` for other damage,
+    and ``BatchTooLarge``; chunks that were yielded before are valid.
     """
     assert bytes_max <= COLUMN_BYTES_MAX, "offsets into a column's data have 32 bits"
     scale = 1000 if microseconds else 1
@@ -197,7 +196,7 @@ def iter_columns(
 
 
 class _Aborted:
-    """Which producers are inside a transaction that was aborted, as the walk goes on."""
+    """Tracks which producers are inside an aborted transaction, batch by batch."""
 
     __slots__ = ("_pending", "_producers")
 
@@ -206,7 +205,7 @@ class _Aborted:
         self._producers: set[int] = set()
 
     def hide(self, buffer: memoryview, position: int, header: BatchHeader) -> bool:
-        """Whether the batch holds nothing for a reader; asked of every batch of a transaction, in order."""
+        """Return whether readers skip the batch; to be called for every transactional batch, in order."""
         while self._pending and self._pending[-1][1] <= header.last_offset:
             self._producers.add(self._pending.pop()[0])
         if not header.is_control:
@@ -219,7 +218,7 @@ class _Aborted:
 
 
 def _unpack(buffer: memoryview, position: int, header: BatchHeader) -> columns_python.Unpacked:
-    """The records of a batch, unpacked, with what is needed to read them."""
+    """Decompress the records of a batch, with the header fields that are needed to read them."""
     payload: ByteBuffer = buffer
     start, stop = position + HEADER_BYTES, position + LOG_OVERHEAD + header[1]
     attributes = header[5]
@@ -260,7 +259,7 @@ def _decode(
 ) -> Columns:
     try:
         decoded = _decode_batches(batches, first, end, scale, headers)
-    except CorruptBatch:  # by the twin, which does not say where
+    except CorruptBatch:  # from the Python kernel, which does not say where
         decoded = None
     if decoded is None:
         decoded = _decode_one_by_one(batches, first, end, scale, headers)
@@ -317,12 +316,12 @@ def encode_columns(
     base_sequence: int = -1,
     transactional: bool = False,
 ) -> EncodedBatches:
-    """Batches of the rows whose numbers (int32) are in ``rows``, in that order.
+    """Build batches of the rows whose numbers (int32) are in ``rows``, in that order.
 
     A column that is None is null in every row. ``timestamps`` are milliseconds, one (int64) for each row of
-    the columns or one for all. A batch takes rows until the next would make it larger than
-    ``batch_bytes`` before compression; it holds at least one. Sequence numbers go on from batch to
-    batch if there is a ``base_sequence``.
+    the columns or one for all. A batch takes rows until the next would make it larger than ``batch_bytes``
+    before compression; it holds at least one. Sequence numbers continue from batch to batch if there is a
+    ``base_sequence``.
     """
     codec = known_codec(compression)
     attributes = int(codec) | (TRANSACTIONAL_FLAG if transactional else 0)
@@ -364,16 +363,16 @@ def encode_columns(
 def key_partitions(
     keys: BinaryColumn, partition_count: int, *, keyless: int = NO_PARTITION
 ) -> bytearray:
-    """The partition (int32) of every row, as Java's clients choose it by the key.
+    """Return the partition (int32) of every row, as Java's clients choose it by the key.
 
-    ``keyless`` is written for rows without a key.
+    Rows without a key get ``keyless``.
     """
     assert partition_count > 0
     return _partitions(keys, partition_count, keyless)
 
 
 def group_rows(groups: Buffer, group_count: int) -> list[bytearray]:
-    """For each group from 0 up, the numbers (int32) of the rows that ``groups`` (int32) puts there, in order.
+    """Return, for each group from 0 up, the numbers (int32) of the rows that ``groups`` (int32) puts there.
 
     With partitions as groups, each element is the ``rows`` of ``encode_columns``.
     """

@@ -1,6 +1,6 @@
-"""The kernels of ``columns`` in Python: the reference for those in C, and what batches where C cannot.
+"""The kernels of ``columns`` in Python: the reference for the C kernels, and the fallback without them.
 
-``decode`` goes through records one by one, as the broker does; the kernels in C give the same buffers.
+``decode`` reads records one by one, as the broker does; the C kernels return the same buffers.
 """
 
 from array import array
@@ -33,7 +33,7 @@ assert array("q").itemsize == 8
 
 
 class Unpacked(NamedTuple):
-    """The records of one batch, not compressed, and what its header says about them."""
+    """The decompressed records of one batch, and the header fields needed to decode them."""
 
     payload: ByteBuffer
     start: int
@@ -49,9 +49,9 @@ class Unpacked(NamedTuple):
 def decode(
     batches: Sequence[Unpacked], first: int, end: int, scale: int, headers: bool, /
 ) -> Decoded:
-    """Columns of the records with ``first <= offset < end``; timestamps are multiplied by ``scale``.
+    """Return columns of the records with ``first <= offset < end``; timestamps are multiplied by ``scale``.
 
-    The twin in C gives None for what raises ``CorruptBatch`` here.
+    The C kernel returns None where this function raises ``CorruptBatch``.
     """
     records: list[Record] = []
     types: list[int] = []
@@ -85,10 +85,11 @@ def encode(
     reserve: int,
     /,
 ) -> tuple[bytearray, int, int, int]:
-    """The records of ``rows`` from ``index`` on that fit into ``bytes_max``, behind ``reserve`` empty bytes.
+    """Encode the records of ``rows`` from ``index`` on that fit into ``bytes_max``, after ``reserve`` zero
+    bytes.
 
-    Returns them with the index of the first row that was left, the first row's time and the latest.
-    Raises ``ValueError`` for columns whose parts contradict one another.
+    Returns them with the index of the first row that did not fit, the first row's time and the latest.
+    Raises ``ValueError`` for columns whose buffers contradict one another.
     """
     numbers = _view(rows, "i")
     key_of = _reader(keys)
@@ -118,7 +119,7 @@ def encode(
 
 
 def partitions(keys: Binary, partition_count: int, keyless: int, /) -> bytearray:
-    """The partition of each key; ``keyless`` for null."""
+    """Return the partition of each key; ``keyless`` for null."""
     key_of = _reader(keys)
     found = []
     for row in range(len(_view(keys[0], "i")) - 1):
@@ -128,7 +129,7 @@ def partitions(keys: Binary, partition_count: int, keyless: int, /) -> bytearray
 
 
 def group(groups: ByteBuffer, group_count: int, /) -> list[bytearray]:
-    """The numbers of the rows in each group."""
+    """Return the numbers of the rows in each group."""
     rows: list[list[int]] = [[] for _ in range(group_count)]
     for row, chosen in enumerate(_view(groups, "i")):
         if not 0 <= chosen < group_count:
@@ -144,7 +145,7 @@ def _payload(batch: Unpacked) -> bytes:
 
 
 def _header(batch: Unpacked) -> BatchHeader:
-    """As much of the batch's header as records are read by."""
+    """Return a header with the fields that decoding needs."""
     return BatchHeader(
         base_offset=batch.base_offset,
         length=batch.stop - batch.start + HEADER_BYTES - LOG_OVERHEAD,
@@ -197,7 +198,7 @@ def _lists(records: Sequence[Record]) -> Lists:
 
 
 def _view(buffer: ByteBuffer, kind: Literal["i", "q"]) -> memoryview:
-    """The numbers in a buffer; bytes that are left over at its end are not looked at."""
+    """Return the numbers in a buffer; incomplete ones at its end are ignored."""
     view = memoryview(buffer).cast("B")
     size = array(kind).itemsize
     return view[: len(view) // size * size].cast(kind)

@@ -1,8 +1,8 @@
-"""Whether the kernels in C are there to be used.
+"""Loads the C kernels if they are available.
 
-They are optional: without a compiler the installation goes on, and the twins in Python give the same
-results. ``MILLPOND_PURE_PYTHON=1`` forces the twins. A kernel built from another state of the sources (an
-old build in place) is left alone: it would be called with other arguments than it knows.
+They are optional: without a compiler the installation succeeds, and the Python kernels give the same
+results. ``MILLPOND_PURE_PYTHON=1`` disables them. A kernel built from another version of the sources (a
+stale build in place) is not used: its functions may take other arguments.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The four codecs of Kafka batches, with bounded output.
 
-Rules: ``decompress`` never takes more memory than ``limit`` allows, whatever the data claims, and raises
-``CorruptBatch`` for data that is not what it should be. Nothing here knows what it compresses.
+``decompress`` never takes more memory than ``limit`` allows, whatever the data claims, and raises
+``CorruptBatch`` for damaged data.
 
 - gzip is the standard library's zlib, which compresses faster than cramjam's and bounds its output itself.
 - snappy is written with the framing of snappy-java (xerial), which is what every Kafka client expects, and
@@ -37,7 +37,9 @@ class Compression(IntEnum):
 
     @classmethod
     def named(cls, name: str) -> "Compression":
-        """The codec called ``name`` in configurations (``uncompressed`` is Kafka's topic-level word)."""
+        """Return the codec called ``name`` in configurations (``uncompressed`` is Kafka's topic-level
+        word).
+        """
         codec = _NAMES.get(name.lower())
         if codec is None:
             raise UnsupportedCompression(
@@ -53,7 +55,7 @@ XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version 1, readable since 1
 _XERIAL_BLOCK_BYTES = (
     32 * 1024
-)  # snappy-java's block size; some readers have buffers of just this size
+)  # snappy-java's block size; some readers have buffers of exactly this size
 _i32 = Struct(">i")
 
 _ZSTD_LEVEL = 3
@@ -61,7 +63,7 @@ _LZ4_LEVEL = 1
 _GZIP_LEVEL = 6
 _GZIP_WBITS = 31
 
-# No sequence of bytes in these formats stands for more than so many times its own length.
+# The largest possible ratio of decompressed to compressed size in these formats.
 _SNAPPY_GROWTH_MAX = 22  # a copy of 64 bytes takes 3
 _LZ4_GROWTH_MAX = 255
 
@@ -71,12 +73,12 @@ _FIRST_GUESS_BYTES = 16 * 1024
 _FIRST_GUESS_GROWTH = 4
 _GUESS_GROWTH = 4
 
-# What cramjam says when the buffer we gave was too small; everything else it says means corrupt data.
+# cramjam's messages when the output buffer is too small; its other messages mean corrupt data.
 _OUTPUT_FULL = "failed to write whole buffer"
 
 
 def compress(codec: Compression | int, data: ByteBuffer, level: int | None = None) -> bytes:
-    """Compress ``data``; ``level`` is the codec's own, None for the usual one."""
+    """Compress ``data``; ``level`` is the codec's own, None for the default."""
     codec = known_codec(codec)
     match codec:
         case Compression.NONE:
@@ -92,7 +94,7 @@ def compress(codec: Compression | int, data: ByteBuffer, level: int | None = Non
                 content_checksum=False,
                 block_linked=False,
             )
-            frame.compress(bytes(data))  # it takes nothing else; bytes are not copied
+            frame.compress(bytes(data))  # it accepts only bytes; bytes are not copied
             return bytes(frame.finish())
         case Compression.ZSTD:
             return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL if level is None else level))
@@ -103,10 +105,10 @@ def compress(codec: Compression | int, data: ByteBuffer, level: int | None = Non
 def decompress(
     codec: Compression | int, data: ByteBuffer, limit: int = DECOMPRESSED_BYTES_MAX
 ) -> bytes:
-    """Undo ``compress``, of ours or of any other client.
+    """Decompress what ``compress`` or another client wrote.
 
-    Raises ``BatchTooLarge`` when the result would have more than ``limit`` bytes, ``CorruptBatch`` when
-    the data is damaged, ``UnsupportedCompression`` for a codec that does not exist.
+    Raises ``BatchTooLarge`` when the result would have more than ``limit`` bytes, ``CorruptBatch`` when the
+    data is damaged, ``UnsupportedCompression`` for an unknown codec.
     """
     codec = known_codec(codec)
     match codec:
@@ -131,9 +133,9 @@ def decompress(
 def decompress_into(
     codec: Compression | int, data: ByteBuffer, output: bytearray | mmap
 ) -> int | None:
-    """Decompress into the room that is given; how much of it was used, or None if it is too small.
+    """Decompress into ``output``. Return the number of bytes written, or None if it is too small.
 
-    Work and memory are bounded by the room, whatever the data claims. Raises ``CorruptBatch`` and
+    Work and memory are bounded by ``output``, whatever the data claims. Raises ``CorruptBatch`` and
     ``UnsupportedCompression`` as ``decompress`` does.
     """
     codec = known_codec(codec)
@@ -173,7 +175,7 @@ def _gzip_into(data: ByteBuffer, output: bytearray | mmap) -> int | None:
         member = zlib.decompressobj(wbits=_GZIP_WBITS)
         while not member.eof:
             try:
-                # Piece by piece: what zlib collects for a large result is copied while nobody else can work.
+                # In pieces: zlib copies a large result while it holds the interpreter's lock.
                 part = member.decompress(rest, min(room - total + 1, _GZIP_PIECE_BYTES))
             except zlib.error as error:
                 raise CorruptBatch(f"gzip: {error}") from None
@@ -204,7 +206,7 @@ def _snappy_into(data: memoryview, output: bytearray | mmap) -> int | None:
 
 
 def _snappy_block_into(block: memoryview, output: memoryview) -> int | None:
-    """One raw block; it begins with its decompressed length, so it is judged before work is done."""
+    """Decompress one raw block. It begins with its decompressed length, which is checked before any work."""
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > len(block) * _SNAPPY_GROWTH_MAX:
@@ -218,8 +220,10 @@ def _snappy_block_into(block: memoryview, output: memoryview) -> int | None:
 
 
 def known_codec(codec: Compression | int) -> Compression:
-    """The codec with this number, or ``UnsupportedCompression``."""
-    found = _CODECS.get(codec)  # asking the enumeration would take most of a small batch's time
+    """Return the codec with this number. Raises ``UnsupportedCompression``."""
+    found = _CODECS.get(
+        codec
+    )  # the enumeration's own lookup would take most of a small batch's time
     if found is None:
         raise UnsupportedCompression(f"unknown compression codec {codec}")
     return found
@@ -228,8 +232,8 @@ def known_codec(codec: Compression | int) -> Compression:
 def _decompress_growing(codec: Compression, data: ByteBuffer, output_max: int, limit: int) -> bytes:
     """Decompress into a buffer that grows until the data fits or the limit is reached.
 
-    Frames of these codecs rarely say how large they become (streaming writers cannot know), and what
-    they say cannot be trusted. Each retry is four times larger, so the retries cost a third at most.
+    Frames of these codecs rarely say how large they become (streaming writers cannot know), and the size
+    cannot be trusted. Each retry is four times larger, so the retries cost a third at most.
     """
     into = cramjam.lz4.decompress_into if codec is Compression.LZ4 else cramjam.zstd.decompress_into
     size = min(max(_FIRST_GUESS_BYTES, len(data) * _FIRST_GUESS_GROWTH), output_max)
@@ -247,7 +251,7 @@ def _decompress_growing(codec: Compression, data: ByteBuffer, output_max: int, l
 
 
 def _decompress_gzip(data: ByteBuffer, limit: int) -> bytes:
-    """Members may follow one another, as RFC 1952 allows."""
+    """Decompress gzip; several members may follow one another, as RFC 1952 allows."""
     parts: list[bytes] = []
     total = 0
     rest: ByteBuffer = data
@@ -305,9 +309,9 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
 
 
 def _decompress_snappy_block(data: ByteBuffer, before: int, limit: int) -> bytes:
-    """One raw block, after ``before`` bytes of others.
+    """Decompress one raw block that follows ``before`` bytes of other blocks.
 
-    It begins with its decompressed length, so it is judged before memory is taken.
+    It begins with its decompressed length, which is checked before memory is taken.
     """
     try:
         size = cramjam.snappy.decompress_raw_len(data)

@@ -1,7 +1,7 @@
-"""Control records: facts for the log itself, in batches that consumers skip.
+"""Control records: entries for the log's own use, in batches that consumers skip.
 
-The key of a control record is its version and type; the value depends on the type. Only the markers
-that end a transaction are written here; the other types are known by name for tools that show logs.
+The key of a control record is its version and type; the value depends on the type. Only the markers that
+end a transaction are written here; the other types have names for tools that show logs.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class MarkerType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTxnMarker:
-    """A producer's transaction ended here: everything of it before this marker counts, or none does."""
+    """The end of a producer's transaction: its records before this marker are committed or aborted."""
 
     committed: bool
     coordinator_epoch: int
@@ -50,7 +50,7 @@ class EndTxnMarker:
         base_offset: int = 0,
         leader_epoch: int = -1,
     ) -> bytearray:
-        """The marker as a batch of its own, ready to append."""
+        """Return the marker as a batch, ready to append."""
         key = _KEY.pack(_VERSION, self.type)
         value = _END_TXN_VALUE.pack(_VERSION, self.coordinator_epoch)
         return build_batch(
@@ -65,10 +65,12 @@ class EndTxnMarker:
 
     @classmethod
     def parse(cls, record: Record) -> "EndTxnMarker":
-        """Read a marker; ``CorruptBatch`` if the record is not one."""
+        """Decode a marker. Raises ``CorruptBatch`` if the record is not one."""
         kind = marker_type(record)
         if kind not in (MarkerType.COMMIT, MarkerType.ABORT):
-            raise CorruptBatch(f"control record {kind} at offset {record.offset} ends nothing")
+            raise CorruptBatch(
+                f"control record {kind} at offset {record.offset} does not end a transaction"
+            )
         try:
             version, coordinator_epoch = _END_TXN_VALUE.unpack_from(record.value or b"")
         except StructError:
@@ -79,7 +81,7 @@ class EndTxnMarker:
 
 
 def marker_type(record: Record) -> MarkerType | int:
-    """What kind of control record this is; a plain number if we do not know the kind."""
+    """Return the type of a control record; a plain number if the type is unknown."""
     try:
         version, kind = _KEY.unpack_from(record.key or b"")
     except StructError:

@@ -1,12 +1,12 @@
-"""Read every record of a batch that a client sent, and make none of them an object.
+"""Checks every record of a batch that a client sent, without creating an object for any of them.
 
-A leader checks what it appends as Apache Kafka does: the records must be there, in the number and with the
-offsets that the header says, each with lengths that fit, with times that the topic allows and, in a
-compacted topic, with a key. What is stored can then be read by every reader. The walk is a kernel in C with
-a twin in Python (``check_python``); the kernel says how far the records are sound, and the twin reads on
-from there and says what is wrong.
+A leader checks what it appends as Apache Kafka does: the records must match the count and the offsets in
+the header, with lengths that fit, with times that the topic allows and, in a compacted topic, with a key.
+Every reader can then decode what is stored. The check is a C kernel with an equivalent in Python
+(``check_python``); the kernel returns how many records are valid, and the Python code reads on from there
+and names the fault.
 
-Compressed records are decompressed into room that the caller owns and bounds. Not known here: threads,
+Compressed records are decompressed into a buffer that the caller owns and bounds. Not known here: threads,
 topics, logs.
 """
 
@@ -34,26 +34,28 @@ NO_TIMESTAMP = -1
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 
-# Sound records from the start, where the last of them ends, the largest time, positions without a key,
-# positions whose time is out of bounds.
+# Number of valid records, where the last of them ends, the largest time, positions without a key, positions
+# whose time is out of range.
 Walk: TypeAlias = tuple[int, int, int, list[int], list[int]]
 
-# The first room for records whose size is not known, and how much larger the next is.
+# The first buffer size for records whose size is unknown, and the factor for the next.
 _ROOM_BYTES = 1024 * 1024
 _FIRST_GROWTH = 4
 _ROOM_GROWTH = 8
 
 
 class Rules(NamedTuple):
-    """What the records of a topic must keep: the times allowed, and whether each needs a key."""
+    """The requirements of a topic for its records: the allowed times, and whether each needs a key."""
 
     earliest_ms: int = INT64_MIN
     latest_ms: int = INT64_MAX
     keys_required: bool = False
 
 
-class Room:
-    """Where records are decompressed, one batch at a time: up to ``bytes_max`` and never more."""
+class ScratchBuffer:
+    """A reusable buffer that batches are decompressed into, one at a time; never larger than
+    ``bytes_max``.
+    """
 
     __slots__ = ("_memory", "bytes_max")
 
@@ -62,10 +64,10 @@ class Room:
         self._memory: bytearray | mmap.mmap | None = None
 
     def decompressed(self, header: BatchHeader, body: memoryview) -> memoryview | None:
-        """The records of a batch; None if they need more room. Valid until the next call.
+        """Decompress a batch. Return a view, valid until the next call; None if the buffer is too small.
 
-        Raises ``InvalidRecord`` for what cannot be decompressed, ``UnsupportedCompression`` for an unknown
-        codec.
+        Raises ``InvalidRecord`` for data that cannot be decompressed, ``UnsupportedCompression`` for an
+        unknown codec.
         """
         if self._memory is None:
             self._memory = bytearray(self.bytes_max)
@@ -73,11 +75,10 @@ class Room:
 
 
 def decompress_bounded(header: BatchHeader, body: memoryview, bytes_max: int) -> memoryview:
-    """The records of a batch in memory of their own.
+    """Decompress a batch into newly mapped memory.
 
-    It grows while the data does not fit, and is mapped: taking it does not hold the interpreter, and it is
-    given back to the system with the last view of it. Raises ``BatchTooLarge`` where ``bytes_max`` do not
-    suffice.
+    The mapping grows until the data fits; allocating it does not hold the interpreter's lock, and it is
+    returned to the system with the last view of it. Raises ``BatchTooLarge`` beyond ``bytes_max``.
     """
     size = min(max(_ROOM_BYTES, len(body) * _FIRST_GROWTH), bytes_max)
     while True:
@@ -102,10 +103,10 @@ def _decompressed(
 
 
 def check_records(payload: ByteBuffer, header: BatchHeader, rules: Rules) -> int:
-    """Check the decompressed records of a batch; the largest of their times, -1 if none has one.
+    """Check the decompressed records of a batch. Return their largest time, -1 if none has one.
 
-    Raises ``InvalidRecord`` or ``InvalidTimestamp``, with the positions of the records where single ones are
-    refused, as Kafka does.
+    Raises ``InvalidRecord`` or ``InvalidTimestamp``, with the positions of the records where single ones
+    are refused, as Kafka does.
     """
     walk = check if COMPILED else check_python
     count, position, newest, keyless, untimely = walk(
@@ -133,9 +134,10 @@ def check_records(payload: ByteBuffer, header: BatchHeader, rules: Rules) -> int
 
 
 def decode_slice(payload: bytes, header: BatchHeader, first: int, count: int) -> list[Record]:
-    """Decode ``count`` records of a batch from number ``first`` on, and make no others objects.
+    """Decode ``count`` records of a batch from index ``first`` on, and create no other objects.
 
-    All of them where offsets are missing (compaction): a number says nothing then. Raises ``CorruptBatch``.
+    Decodes all of them if offsets are missing (compaction), because an index is no offset then. Raises
+    ``CorruptBatch``.
     """
     total = header.record_count
     if total <= count or total != header.last_offset_delta + 1:
@@ -159,7 +161,7 @@ def check(
     latest_ms: int,
     positions_max: int,
 ) -> Walk:
-    """``check_python``, by the kernel in C."""
+    """Run ``check_python`` as a C kernel."""
     return _columns.check(
         payload, base_timestamp, record_count, earliest_ms, latest_ms, positions_max
     )
@@ -173,7 +175,7 @@ def check_python(
     latest_ms: int,
     positions_max: int,
 ) -> Walk:
-    """Walk over records while they are sound: whole, well formed, with the offsets 0, 1, 2 and so on.
+    """Walk over records while they are valid: complete, well formed, with the offsets 0, 1, 2 and so on.
 
     At most ``positions_max`` positions are listed of each kind.
     """
@@ -201,7 +203,7 @@ def check_python(
 
 
 def _unsound(payload: ByteBuffer, header: BatchHeader, index: int, position: int) -> InvalidRecord:
-    """What is wrong with the record at ``position``, or with what follows the last."""
+    """Return what is wrong with the record at ``position``, or with the bytes after the last record."""
     count, size = header.record_count, len(payload)
     if index == count:
         return InvalidRecord(f"{size - position} bytes follow the last of {count} records")
@@ -213,15 +215,16 @@ def _unsound(payload: ByteBuffer, header: BatchHeader, index: int, position: int
         return InvalidRecord(f"record {index} of {count} cannot be read: {error}")
     except IndexError:
         return InvalidRecord(f"record {index} of {count} runs past the end of its batch")
-    raise AssertionError(f"the twins differ: record {index} at byte {position} is sound")
+    raise AssertionError(f"the kernels differ: record {index} at byte {position} is sound")
 
 
 def _read(
     data: ByteBuffer, position: int, base_timestamp: int, index: int
 ) -> tuple[int, int, bool]:
-    """Read the record at ``position``: where it ends, its time, and whether it has a key.
+    """Read the record at ``position``. Return where it ends, its time, and whether it has a key.
 
-    ``IndexError``, ``MalformedVarint`` or ``CorruptBatch`` if it is not sound or not number ``index``.
+    Raises ``IndexError``, ``MalformedVarint`` or ``CorruptBatch`` if it is malformed or not number
+    ``index``.
     """
     total = len(data)
     size, position = _length(data, position)

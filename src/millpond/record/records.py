@@ -1,15 +1,15 @@
-"""Records: what is inside a batch, for those who must look.
+"""Decodes the records inside a batch.
 
 The broker's append and read paths never call this; compaction, tools, other protocols and the client do.
-Where the kernels in C are built (``compiled``) they read the records, and what is written out here in Python
-says what is wrong with those that cannot be read; where they are not, it reads them all.
+The C kernels (``compiled``) read the records if they are built, and the Python code then only names the
+fault in records that cannot be read; without the kernels the Python code reads all records.
 
-    length varint | attributes i8 | timestamp delta varlong | offset delta varint
-    key length varint, key | value length varint, value | header count varint
-    each header: name length varint, name | value length varint, value
+  length varint | attributes i8 | timestamp delta varlong | offset delta varint
+  key length varint, key | value length varint, value | header count varint
+  each header: name length varint, name | value length varint, value
 
-Varints are zigzag-coded; a length of -1 is null. Whatever the bytes say, only ``CorruptBatch``,
-``BatchTooLarge`` and ``UnsupportedCompression`` come out of here.
+Varints are zigzag-coded; a length of -1 is null. Whatever the bytes hold, only ``CorruptBatch``,
+``BatchTooLarge`` and ``UnsupportedCompression`` are raised.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -32,7 +32,7 @@ if COMPILED:
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
-# A record with nothing in it: its length, attributes, two deltas, two nulls and no headers.
+# The smallest record: its length, attributes, two deltas, two nulls and no headers.
 RECORD_BYTES_MIN = 7
 
 _TIMESTAMP_MIN = -(2**63)
@@ -41,7 +41,7 @@ _OFFSET_MAX = 2**63 - 1
 _UNSIGNED_MAX = 2**64 - 1
 
 
-# What decoding a batch raises.
+# The errors that decoding a batch raises.
 UNREADABLE = (CorruptBatch, BatchTooLarge, UnsupportedCompression)
 
 
@@ -58,9 +58,9 @@ class Record(NamedTuple):
 def decode_batch(
     buffer: ByteBuffer, position: int = 0, *, limit: int = DECOMPRESSED_BYTES_MAX
 ) -> list[Record]:
-    """Decode the records of the batch at ``position``, decompressing it if need be.
+    """Decode the records of the batch at ``position``, decompressing it if needed.
 
-    The checksum is not checked: whoever took the bytes from the world has done that (``check_crc``).
+    The checksum is not checked: the code that received the bytes has done that (``check_crc``).
     """
     header = read_header(buffer, position)
     return decode_records(batch_payload(buffer, position, header, limit=limit), header)
@@ -69,9 +69,10 @@ def decode_batch(
 def decode_stored(
     buffer: ByteBuffer, position: int = 0, *, limit: int = DECOMPRESSED_BYTES_MAX
 ) -> list[Record]:
-    """``decode_batch`` for readers that can go on behind a batch whose producer wrote nonsense.
+    """As ``decode_batch``, for readers that can continue after a batch whose records do not decode.
 
-    Raises ``UnreadableBatch``, which names the batch's offsets, and ``CorruptBatch`` where no batch is.
+    Raises ``UnreadableBatch``, which names the batch's offsets, and ``CorruptBatch`` where there is no
+    batch.
     """
     header = read_header(buffer, position)
     try:
@@ -81,7 +82,7 @@ def decode_stored(
 
 
 def unreadable(header: BatchHeader, error: Exception) -> UnreadableBatch:
-    """The error that says which offsets cannot be read."""
+    """Return the error that names the offsets of a batch that does not decode."""
     first, last = header.base_offset, header.last_offset
     return UnreadableBatch(
         f"the records at offsets {first} to {last} cannot be read: {error}",
@@ -97,7 +98,7 @@ def batch_payload(
     *,
     limit: int = DECOMPRESSED_BYTES_MAX,
 ) -> bytes:
-    """The bytes of a batch's records, decompressed."""
+    """Return the decompressed records of a batch as bytes."""
     end = position + header.size
     if end > len(buffer):
         raise CorruptBatch(f"batch of {header.size} bytes, {len(buffer) - position} are left")
@@ -124,7 +125,7 @@ def decode_records(payload: bytes, header: BatchHeader) -> list[Record]:
 
 
 def decode_records_python(payload: bytes, header: BatchHeader) -> list[Record]:
-    """The same, without the kernels in C."""
+    """Decode records without the C kernels."""
     count = header.record_count
     if count * RECORD_BYTES_MIN > len(payload):
         raise CorruptBatch(f"{count} records cannot fit into {len(payload)} bytes")
@@ -143,9 +144,9 @@ def decode_records_python(payload: bytes, header: BatchHeader) -> list[Record]:
 def _decode_into(records: list[Record], data: bytes, header: BatchHeader) -> int:
     """Append every record; return where the last one ends.
 
-    Nearly every number takes one byte or two, so those cases are written out, five times: a call costs as
-    much as all the rest. Reading past the end of ``data`` is an ``IndexError``; slices cannot, they are
-    checked by the sum that a record's parts must come to.
+    Nearly every number takes one byte or two, so those cases are written out, five times: a call would cost
+    as much as the rest. Reading past the end of ``data`` raises ``IndexError``; slices do not, so they are
+    checked by the sum of the lengths of a record's parts.
     """
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp

@@ -1,9 +1,9 @@
-"""What a leader checks before it appends what a client sent: the same as Apache Kafka.
+"""The checks of a leader before it appends a client's batch: the same as Apache Kafka's.
 
-Two steps. The header, its checksum and what the topic allows of it (``validate_header``): once per batch on
-the event loop, for nothing. Then every record (``validate_records``, see ``inspection``): small batches at
-once, those that take longer on a thread. A batch that passed can be read by every reader, and its header's
-largest time is that of its records.
+There are two steps. ``validate_header`` checks the header, its checksum and the topic's rules for it: once
+per batch on the event loop, at little cost. ``validate_records`` checks every record (see ``inspection``):
+at once for small batches, on a thread for those that take longer. Every reader can decode a batch that
+passed, and the largest timestamp in its header is that of its records.
 
 Not known here: the log, sequence numbers (``log/producer_state``), threads.
 """
@@ -50,14 +50,14 @@ from millpond.record.compression import Compression
 from millpond.record.inspection import (
     INT64_MAX,
     INT64_MIN,
-    Room,
     Rules,
+    ScratchBuffer,
     check_records,
     decompress_bounded,
 )
 from millpond.record.records import RECORD_BYTES_MIN
 
-# Produce requests know zstd since version 7 (KIP-110).
+# Produce requests support zstd since version 7 (KIP-110).
 ZSTD_PRODUCE_VERSION_MIN = 7
 
 _ATTRIBUTES_REFUSED = CONTROL_FLAG | APPEND_TIME_FLAG
@@ -65,11 +65,11 @@ _new_tuple = tuple.__new__
 
 
 class TopicRules(NamedTuple):
-    """What a topic asks of the batches that clients send to it.
+    """The requirements of a topic for the batches that clients send to it.
 
-    ``before_max_ms`` and ``after_max_ms`` bound how far from the broker's time a record's may be; the largest
-    value is no bound, and neither applies when the topic uses ``append_time``. ``keys_required`` is for
-    compacted topics. ``codec`` is the one that the topic insists on, None if producers choose.
+    ``before_max_ms`` and ``after_max_ms`` bound how far a record's timestamp may be from the broker's time;
+    the largest value means no bound, and neither applies when the topic uses ``append_time``.
+    ``keys_required`` is for compacted topics. ``codec`` is the topic's own, None if producers choose.
     """
 
     message_bytes_max: int
@@ -82,14 +82,14 @@ class TopicRules(NamedTuple):
 
     @property
     def decompressed_bytes_max(self) -> int:
-        """What a batch may grow to."""
+        """Return the largest decompressed size of a batch."""
         return min(
             max(APPENDED_DECOMPRESSED_BYTES_MAX, self.message_bytes_max * APPENDED_GROWTH_MAX),
             DECOMPRESSED_BYTES_MAX,
         )
 
     def for_records(self, now_ms: int) -> Rules:
-        """What holds for each record of a batch that comes now."""
+        """Return the rules for each record of a batch that arrives now."""
         if self.append_time:
             return Rules(keys_required=self.keys_required)
         return Rules(
@@ -100,7 +100,7 @@ class TopicRules(NamedTuple):
 
 
 class Validated(NamedTuple):
-    """A batch that may be appended: the client's, or a copy of it under the topic's codec."""
+    """A batch that may be appended: the client's, or a copy of it with the topic's codec."""
 
     data: WritableBuffer
     header: BatchHeader
@@ -115,8 +115,8 @@ def validate_header(
     """Check the records of one partition in one produce request without reading a record.
 
     A produce request carries exactly one batch for a partition (since version 3). Raises ``CorruptBatch``,
-    ``UnsupportedCompression``, ``BatchTooLarge``, ``InvalidRecord`` or ``InvalidTimestamp``; then nothing
-    of the partition's records may be appended.
+    ``UnsupportedCompression``, ``BatchTooLarge``, ``InvalidRecord`` or ``InvalidTimestamp``; then none of
+    the partition's records may be appended.
     """
     size = len(buffer)
     if size < HEADER_BYTES or buffer[MAGIC_OFFSET] != MAGIC:
@@ -169,11 +169,11 @@ def validate_header(
 
 
 def validate_at_once(
-    buffer: WritableBuffer, header: BatchHeader, rules: TopicRules, now_ms: int, room: Room
+    buffer: WritableBuffer, header: BatchHeader, rules: TopicRules, now_ms: int, room: ScratchBuffer
 ) -> Validated | None:
-    """``validate_records`` for a batch whose records take little time; None for one that takes longer.
+    """Run ``validate_records`` for a batch that takes little time; return None for one that takes longer.
 
-    ``room`` bounds what is decompressed, and so the time that is spent to find out.
+    ``room`` bounds the decompressed size, and so the time that is spent to find out.
     """
     codec = header.attributes & COMPRESSION_MASK
     body = memoryview(buffer)[HEADER_BYTES:]
@@ -200,13 +200,13 @@ def validate_records(
     header: BatchHeader,
     rules: TopicRules,
     now_ms: int,
-    room: Room | None = None,
+    room: ScratchBuffer | None = None,
 ) -> Validated:
-    """Check every record of a batch whose header was, and bring it under the topic's codec.
+    """Check every record of a batch whose header is checked, and recompress it with the topic's codec.
 
-    The buffer is changed where the header's largest time is not its records'. Raises ``InvalidRecord``,
-    ``InvalidTimestamp`` and ``BatchTooLarge``. May take a fraction of a second and
-    ``rules.decompressed_bytes_max`` of memory; ``room`` saves taking it for most.
+    Corrects the header's largest timestamp in the buffer if it is not that of the records. Raises
+    ``InvalidRecord``, ``InvalidTimestamp`` and ``BatchTooLarge``. May take a fraction of a second and
+    ``rules.decompressed_bytes_max`` of memory; with ``room`` most batches need no new memory.
     """
     body = memoryview(buffer)[HEADER_BYTES:]
     if not header.attributes & COMPRESSION_MASK:
@@ -230,7 +230,7 @@ def validate_produce(
     append_time: bool = False,
     keys_required: bool = False,
 ) -> list[BatchHeader]:
-    """All checks at once, however long they take; the headers of what may be appended: one."""
+    """Run all checks, however long they take. Return the headers of the valid batches: one."""
     header = validate_header(
         buffer, message_bytes_max=message_bytes_max, produce_version=produce_version
     )
@@ -263,7 +263,7 @@ def _validated(
 
 
 def _not_a_batch(buffer: ByteBuffer) -> InvalidRecord:
-    # As in Kafka, bytes in which no whole batch of this format is found are a request without one.
+    # As in Kafka, bytes that hold no complete batch of this format count as a request without a batch.
     if len(buffer) == 0:
         return InvalidRecord("no record batch for the partition; a produce request carries one")
     if len(buffer) > MAGIC_OFFSET and buffer[MAGIC_OFFSET] != MAGIC:

@@ -1,1 +1,1 @@
-"""A partition as its replicas see it: who leads, what is committed, who waits for it. Pure."""
+"""A partition from its replicas' side: the leader, the followers, the high watermark. Pure."""

@@ -1,10 +1,10 @@
-"""What a follower does with its leader's answers: write what follows, cut off what parts, keep step.
+"""A follower's handling of its leader's responses: append records, truncate divergent ones.
 
-A follower asks from the end of its log and names the epoch of its last record. If the leader's log has
-another record there, the answer says up to where the follower must look back (an epoch and where that ended),
-and the follower cuts its log at the last place that both could have. That is repeated until their logs agree.
-What is cut was never committed, unless an unclean election made a replica lead that lacked it. That is
-logged, because then acknowledged records are gone.
+A follower fetches from the end of its log and names the epoch of its last record. If the leader's log has
+another record there, the response names the latest epoch that both may share and where it ended, and the
+follower truncates its log to that place. That is repeated until their logs agree. What is truncated was never
+committed, unless an unclean election made a replica lead that lacked it. That is logged, because then
+acknowledged records are lost.
 """
 
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class FollowStep(Enum):
-    """What an answer did to the follower's log."""
+    """What a response changed in the follower's log."""
 
     NOTHING = "nothing"
     APPENDED = "appended"
@@ -34,7 +34,7 @@ def take(
     log_start: Offset,
     now_ms: int,
 ) -> FollowStep:
-    """Append what the leader sent, then follow its high watermark and the start of its log."""
+    """Append the leader's records, then adopt its high watermark and log start offset."""
     assert not partition.is_leader
     step = FollowStep.NOTHING
     if len(records):
@@ -52,9 +52,9 @@ def take(
 
 
 def cut_back(partition: Partition, epoch: LeaderEpoch, end_offset: Offset) -> FollowStep:
-    """Cut the log where it parts from the leader's, which had ``epoch`` up to ``end_offset``.
+    """Truncate the log where it diverges from the leader's, in which ``epoch`` ended at ``end_offset``.
 
-    If the follower does not know that epoch it cuts where the epoch before ended, and asks again.
+    If the follower does not have that epoch it truncates to the end of the epoch before, and fetches again.
     """
     own_epoch, own_end = partition.log.epoch_end_offset(epoch)
     if own_epoch == NO_EPOCH:
@@ -67,15 +67,15 @@ def cut_back(partition: Partition, epoch: LeaderEpoch, end_offset: Offset) -> Fo
 
 
 def start_over(partition: Partition, *, leader_start: Offset, leader_end: Offset) -> FollowStep:
-    """The leader's log does not reach to where this one ends: follow it from where it does.
+    """Restart the log at the leader's, which does not reach this log's end.
 
-    If all here is older than what the leader still has, the log begins anew; if the leader has less, which an
-    unclean election makes possible, the rest goes.
+    If everything here is older than the leader's first record, the log is emptied and begins there; if the
+    leader's log is shorter, which an unclean election makes possible, the rest is truncated.
     """
     end = partition.log.end_offset
     if end < leader_start:
         log.info(
-            "partition=%s-%d: the leader begins at %d and this log ends at %d; beginning anew there",
+            "partition=%s-%d: the leader begins at %d and this log ends at %d; restarting the log there",
             partition.topic,
             partition.index,
             leader_start,
@@ -90,8 +90,8 @@ def start_over(partition: Partition, *, leader_start: Offset, leader_end: Offset
 
 
 def _begin_with(partition: Partition, records: bytes | bytearray | memoryview) -> None:
-    """An empty log begins with the first batch that it gets, which may begin below the leader's start:
-    records are deleted one by one (DeleteRecords), batches are kept whole.
+    """Start an empty log at its first batch, which may begin below the leader's log start offset:
+    DeleteRecords deletes single records, but batches are kept whole.
     """
     log_ = partition.log
     if log_.start_offset < log_.end_offset:
@@ -134,7 +134,7 @@ def _truncate(partition: Partition, offset: Offset) -> FollowStep:
 
 
 def _check_epochs(partition: Partition, records: bytes | bytearray | memoryview) -> None:
-    """A leader's records carry epochs up to its own, never smaller than those before."""
+    """Check that the records' epochs do not decrease and do not exceed the leader's."""
     latest = partition.log.latest_epoch
     for _position, header in iter_batches(records):
         if not latest <= header.leader_epoch <= partition.leader_epoch:

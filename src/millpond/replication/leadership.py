@@ -1,13 +1,13 @@
-"""What a leader knows of its followers: how far each has come, who counts as in sync, what is committed.
+"""The leader's view of its followers: how far each has got, the in-sync replicas, the committed offset.
 
-A follower tells how far it is by asking for more: its fetch offset is the end of its log. What every in-sync
-replica has is committed, and the high watermark stands there. "In sync" is agreed on with the controller, so
-it has two values while a wish is under way: what is committed there, and what may be by now. A leader counts
-with the larger of both (the *maximal* set), because it must not acknowledge what a replica that may already
-be electable does not have.
+A follower reports its progress by fetching: its fetch offset is the end of its log. What every in-sync
+replica has is committed, and the high watermark is there. The controller agrees to the in-sync set, so there
+are two sets while a request is in flight: the committed one, and the requested one, which may be committed by
+now. A leader counts with the union (the *maximal* set), because it must not acknowledge what a replica that
+may already be electable does not have.
 
-One wish is under way at a time. A wish that was refused for certain is forgotten; one whose fate is unknown,
-or that came too late, stands until the metadata bring a newer state of the partition.
+One request is in flight at a time. A request that was certainly refused is dropped; one with an unknown
+outcome, or that came too late, stands until the metadata bring a newer state of the partition.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from millpond.base.ids import LeaderEpoch, NodeId, Offset
 
-# Whether a node that fetched under this broker epoch may be counted as in sync: it is up, and it is the same.
+# Whether a node that fetched under this broker epoch may be in sync: it is up, and has not restarted since.
 IsEligible = Callable[[NodeId, int], bool]
 
 UNKNOWN: Offset = -1
@@ -26,7 +26,9 @@ NEVER_MS = -(2**62)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InSyncRequest:
-    """Which replicas a leader wants to count, each with the broker epoch that it fetched under (or -1)."""
+    """The in-sync set that a leader requests, each replica with the broker epoch that it fetched under (or
+    -1).
+    """
 
     leader_epoch: LeaderEpoch
     partition_epoch: int
@@ -35,8 +37,8 @@ class InSyncRequest:
 
 
 class Pulse:
-    """When a node last asked. A fetch that says nothing of a partition says that nothing has changed there,
-    so one number is enough for all the partitions that it follows.
+    """When a node last fetched. A fetch that omits a partition means that the follower's position there has
+    not changed, so one time is enough for all the partitions that it follows.
     """
 
     __slots__ = ("last_ms",)
@@ -46,7 +48,7 @@ class Pulse:
 
 
 class Follower:
-    """One follower, from what it asked for in this epoch."""
+    """The state of one follower in this epoch, from its fetches."""
 
     __slots__ = (
         "_caught_up_ms",
@@ -65,33 +67,33 @@ class Follower:
         self.end_offset: Offset = UNKNOWN
         self.log_start: Offset = UNKNOWN
         self.broker_epoch = -1
-        # By its last fetch that spoke of the partition; the pulse knows of those that did not.
+        # From its last fetch that named the partition; the pulse covers those that did not.
         self._caught_up_ms = self._fetched_ms = caught_up_ms
         self._end_when_fetched: Offset = UNKNOWN
         self._pulse: Pulse | None = None
         self._left_ms = NEVER_MS
 
     def leave(self) -> None:
-        """It is not in sync any more. Until it asks again, it is not about to be."""
+        """Note that the follower left the in-sync set. It cannot return before it fetches again."""
         self._left_ms = self.fetched_ms
 
     @property
     def has_asked_since(self) -> bool:
-        """Whether it has asked since it was last struck off as out of sync."""
+        """Whether the follower has fetched since it was last removed from the in-sync set."""
         return self._left_ms == NEVER_MS or self.fetched_ms > self._left_ms
 
     @property
     def fetched_ms(self) -> int:
-        """When it last asked."""
+        """When the follower last fetched."""
         pulse = self._pulse
         return self._fetched_ms if pulse is None else max(self._fetched_ms, pulse.last_ms)
 
     @property
     def caught_up_ms(self) -> int:
-        """The last time at which it had all that there was.
+        """The last time at which the follower had the whole log.
 
-        If it had at its last fetch that spoke of the partition, it had at every later one that did not: when
-        the log grows, the next fetch is counted here.
+        If it had at its last fetch that named the partition, it had at every later one that did not: when the
+        log grows, the next fetch is counted here.
         """
         if 0 <= self._end_when_fetched <= self.end_offset:
             return max(self._caught_up_ms, self.fetched_ms)
@@ -107,9 +109,10 @@ class Follower:
         now_ms: int,
         pulse: Pulse | None = None,
     ) -> None:
-        """It has everything below this offset. If that was all when it last asked, it had all then.
+        """Note a fetch: the follower has everything below ``offset``. If that was the leader's end at its
+        previous fetch, it was caught up then.
 
-        Until it speaks of the partition again, it has asked whenever ``pulse`` says so.
+        Until the next fetch that names the partition, ``pulse`` says when the follower last fetched.
         """
         self.detach()
         if offset >= leader_end:
@@ -125,16 +128,16 @@ class Follower:
         self._pulse = pulse
 
     def detach(self) -> None:
-        """Later fetches of the node say nothing of this partition."""
+        """Stop following the node's pulse: its later fetches no longer cover this partition."""
         self._caught_up_ms, self._fetched_ms = self.caught_up_ms, self.fetched_ms
         self._pulse = None
 
     def is_caught_up(self, leader_end: Offset, now_ms: int, lag_ms_max: int) -> bool:
-        """Whether it has everything, or had so recently."""
+        """Return whether the follower has the whole log, or had within ``lag_ms_max``."""
         return self.end_offset == leader_end or now_ms - self.caught_up_ms <= lag_ms_max
 
     def renew(self, *, in_sync: bool, now_ms: int) -> None:
-        """The same leader goes on in a new epoch: who is in sync gets its time anew."""
+        """Continue with the same leader in a new epoch; an in-sync follower's lag is counted from now."""
         self._caught_up_ms = self._fetched_ms = now_ms if in_sync else NEVER_MS
         self._left_ms = NEVER_MS
         self._pulse = None
@@ -151,8 +154,8 @@ class Leadership:
         "is_eligible",
         "isr",
         "lag_ms_max",
+        "request",
         "seen_ms",
-        "wish",
     )
 
     def __init__(
@@ -168,20 +171,20 @@ class Leadership:
         self.epoch_start = epoch_start
         self.lag_ms_max = lag_ms_max
         self.is_eligible = is_eligible
-        # The time as it was last told; an append tells none.
+        # The latest time given to this object; appends do not bring one.
         self.seen_ms = now_ms
         self.followers: dict[NodeId, Follower] = {}
         self.isr: tuple[NodeId, ...] = ()
-        self.wish: InSyncRequest | None = None
+        self.request: InSyncRequest | None = None
         self._maximal: frozenset[NodeId] = frozenset()
 
     @property
     def maximal(self) -> frozenset[NodeId]:
-        """Everybody who is in sync, or may be by now."""
+        """The replicas that are in sync, or may be by now."""
         return self._maximal
 
     def assign(self, replicas: Iterable[NodeId], isr: tuple[NodeId, ...]) -> None:
-        """The replicas and who of them is in sync, as agreed. A wish under way is settled by it."""
+        """Set the committed replicas and in-sync set. This resolves a request in flight."""
         others = [node for node in replicas if node != self._me]
         self.followers = {
             node: self.followers.get(node)
@@ -194,16 +197,19 @@ class Leadership:
         self._settle(isr)
 
     def begin_epoch(self, epoch_start: Offset, isr: tuple[NodeId, ...], now_ms: int) -> None:
-        """The same leader in a new epoch: its log is what it was, so what is known of others holds."""
+        """Continue as leader in a new epoch: the log is unchanged, so the followers' progress remains
+        valid.
+        """
         self.epoch_start = epoch_start
         self.seen_ms = max(self.seen_ms, now_ms)
         for follower in self.followers.values():
             follower.renew(in_sync=follower.node_id in isr, now_ms=self.seen_ms)
 
     def committed_end(self, own_end: Offset, leader_end: Offset) -> Offset:
-        """Up to where every replica that counts has everything; ``own_end`` is what the leader itself counts.
+        """Return the offset up to which every counted replica has the log; ``own_end`` is the leader's own.
 
-        A follower that is about to be in sync counts too, or it could never reach a busy leader.
+        A follower that is about to join the in-sync set counts too, or it could never catch up with a busy
+        leader.
         """
         lowest = own_end
         for follower in self.followers.values():
@@ -219,14 +225,14 @@ class Leadership:
         return lowest
 
     def lowest_start(self, own_start: Offset, is_up: Callable[[NodeId], bool]) -> Offset:
-        """The lowest start of all logs that are up; unknown counts as lowest."""
+        """Return the lowest start of the logs of all live replicas; an unknown start counts as lowest."""
         lowest = own_start
         for follower in self.followers.values():
             if follower.log_start < lowest and is_up(follower.node_id):
                 lowest = follower.log_start
         return lowest
 
-    # --- who is in sync ---------------------------------------------------------------------------
+    # --- the in-sync set --------------------------------------------------------------------------
 
     def decide(
         self,
@@ -237,9 +243,9 @@ class Leadership:
         leader_epoch: LeaderEpoch,
         partition_epoch: int,
     ) -> InSyncRequest | None:
-        """What the leader wants to change, if anything; from now on that is under way."""
+        """Return the change of the in-sync set that the leader requests, if any, and mark it as in flight."""
         self.seen_ms = max(self.seen_ms, now_ms)
-        if self.wish is not None:
+        if self.request is not None:
             return None
         reached = max(high_watermark, self.epoch_start)
         isr = tuple(
@@ -249,7 +255,7 @@ class Leadership:
         )
         if set(isr) == set(self.isr):
             return None
-        self.wish = InSyncRequest(
+        self.request = InSyncRequest(
             leader_epoch=leader_epoch,
             partition_epoch=partition_epoch,
             isr=isr,
@@ -258,7 +264,7 @@ class Leadership:
             ),
         )
         self._maximal = frozenset({*self.isr, *isr})
-        return self.wish
+        return self.request
 
     def _belongs(self, follower: Follower, reached: Offset, leader_end: Offset) -> bool:
         if follower.node_id in self.isr:
@@ -270,12 +276,12 @@ class Leadership:
             and self.is_eligible(follower.node_id, follower.broker_epoch)
         )
 
-    def forget_wish(self, wish: InSyncRequest) -> None:
-        """It was refused, and certainly nothing was changed."""
-        if self.wish is wish:
+    def drop_request(self, request: InSyncRequest) -> None:
+        """Drop a request that was certainly refused."""
+        if self.request is request:
             self._settle(self.isr)
 
     def _settle(self, isr: tuple[NodeId, ...]) -> None:
         self.isr = isr
-        self.wish = None
+        self.request = None
         self._maximal = frozenset(isr)

@@ -1,18 +1,18 @@
-"""One partition of which this node has a replica: its log, its leader epoch and its high watermark.
+"""One partition that has a replica on this node: its log, its leader epoch and its high watermark.
 
-The high watermark is the first offset that readers may not see yet, and what an acknowledgement of all
-replicas waits for. A leader moves it to where every in-sync replica has everything (``leadership.py``); a
-follower takes it from its leader, as far as its own log goes (``following.py``). What a replica "has" is a
-matter of the flush policy: with ``os`` what is in its page cache, with ``group`` what an fsync has made
-durable. It never goes back, except where an unclean election took committed records away.
+The high watermark is the first offset that readers may not see yet, and what an ``acks=all`` waits for. A
+leader moves it to where every in-sync replica has everything (``leadership.py``); a follower takes it from
+its leader, up to the end of its own log (``following.py``). What a replica "has" depends on the flush policy:
+with ``os`` what is in its page cache, with ``group`` what an fsync has made durable. It never goes back,
+except where an unclean election removed committed records.
 
-A leader that is alone, with a log whose page cache counts, is *direct*: its appends are committed when they
-return, and cost nothing for replication.
+A leader without followers, with a log whose page cache counts, is *direct*: its appends are committed when
+they return, and cost nothing for replication.
 
-Three kinds of others are told: *watchers* (readers that wait for data; told how many bytes came),
-*end watchers* (followers that wait for whatever is appended, and for news of the high watermark) and
-*confirmations* (writers that wait for one offset). All are plain calls made on the thread that runs the
-log. Knows no clock, no loop and no protocol.
+Three kinds of listeners are called: *watchers* (readers that wait for data; called with the number of new
+bytes), *end watchers* (followers that wait for any append, and for changes of the high watermark) and
+*confirmations* (writers that wait for one offset). All are plain calls on the thread that runs the log. Knows
+no clock, no loop and no protocol.
 """
 
 from collections import deque
@@ -38,22 +38,22 @@ from millpond.replication.leadership import Follower, InSyncRequest, IsEligible,
 
 Confirmation: TypeAlias = Callable[[MillpondError | None], None]
 
-# Kafka's default of replica.lag.time.max.ms, for a partition that nobody told another.
+# Kafka's default of replica.lag.time.max.ms, for a partition without another value.
 _LAG_MS_MAX = 30_000
 
-# Appends that wait to be committed are remembered one by one up to here, the rest in one sum.
+# Uncommitted appends are remembered one by one up to this number, the rest as one sum.
 _PENDING_MAX = 1024
 
 
 class Watcher(Protocol):
-    """Someone who waits for readable data."""
+    """A reader that waits for readable data."""
 
     def on_advance(self, added_bytes: int) -> None:
-        """The high watermark moved over this many bytes."""
+        """Called when the high watermark moved over this many bytes."""
         ...
 
     def on_gone(self) -> None:
-        """The partition is not here any more, or not led here; ask again to hear why."""
+        """Called when the partition is no longer here, or not led here; a new request returns the reason."""
         ...
 
 
@@ -61,31 +61,31 @@ class EndWatcher(Protocol):
     """A follower that waits at the end of the log."""
 
     def on_append(self, added_bytes: int) -> None:
-        """The log grew."""
+        """Called when the log grew."""
         ...
 
     def on_committed(self) -> None:
-        """The high watermark moved."""
+        """Called when the high watermark moved."""
         ...
 
     def on_gone(self) -> None:
-        """The partition is not led here any more."""
+        """Called when the partition is not led here any more."""
         ...
 
 
 class Change(Enum):
-    """What news of a partition mean for this node's replica."""
+    """What a new state of the partition means for this node's replica."""
 
-    NOTHING = "nothing"  # it goes on as it was
-    ADJUSTED = "adjusted"  # it leads on, with other replicas or other ones in sync
+    NOTHING = "nothing"  # no change of role
+    ADJUSTED = "adjusted"  # it still leads, with other replicas or another in-sync set
     LEADS = "leads"  # it leads in a new epoch, perhaps not for the first time
-    FOLLOWS = "follows"  # it follows, somebody else or in another epoch
+    FOLLOWS = "follows"  # it follows another leader, or in another epoch
     HANDED_OVER = "handed over"  # it led, and follows now
-    GONE = "gone"  # the replica is not here any more
+    GONE = "gone"  # the replica is no longer on this node
 
 
 class Partition:
-    """A replica. Made as a leader unless ``leader`` names another node."""
+    """A replica. Created as a leader unless ``leader`` names another node."""
 
     __slots__ = (
         "_confirmations",
@@ -135,7 +135,7 @@ class Partition:
         is_eligible: IsEligible = lambda node, broker_epoch: True,
         has_eligible: bool = False,
     ) -> None:
-        """``high_watermark`` is what was last written down of it; a leader that is alone does not need it."""
+        """``high_watermark`` is the last checkpointed one; a leader without followers does not need it."""
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
@@ -147,20 +147,20 @@ class Partition:
         self.node_id = isr[0] if node_id is None else node_id
         self.leader = self.node_id if leader is None else leader
         self.is_leader = self.leader == self.node_id
-        # Whether the controller keeps others as eligible to lead: it counts on nothing more being committed
-        # here, so nothing is, whatever the settings are on this node.
+        # Whether the controller keeps a list of eligible leaders: it relies on nothing more being committed
+        # here, so nothing is, whatever this node's settings are.
         self.has_eligible = has_eligible
         self.flushes_first = flushes_first(log.config)
         self.high_watermark: Offset = min(max(high_watermark, log.start_offset), log.end_offset)
         self.watchers: dict[Watcher, None] = {}
         self.end_watchers: dict[EndWatcher, None] = {}
-        # Set by the flusher while it has this partition in hand, so that requests for it coalesce.
+        # Set by the flusher while it handles this partition, so that requests for it coalesce.
         self.flush_queued = False
-        # From here to there nobody minds when it reaches the disk (``spare``).
+        # This range need not be flushed because of its age (``spare``).
         self.unhurried: tuple[Offset, Offset] = (0, 0)
         self.is_retired = False
         self.is_direct = False
-        # What a leader knows of others; none where there are no others.
+        # The leader's view of its followers; None without followers.
         self.leadership: Leadership | None = None
         self._lag_ms_max = lag_ms_max
         self._is_eligible = is_eligible
@@ -187,16 +187,18 @@ class Partition:
 
     @property
     def own_end(self) -> Offset:
-        """Up to where this replica counts: the log's end, or what is flushed if the policy asks for that."""
+        """Up to where this replica counts itself: the log's end, or the flushed end if the policy requires
+        that.
+        """
         log = self.log
         return min(log.recovery_point, log.end_offset) if self.flushes_first else log.end_offset
 
-    # --- who leads ----------------------------------------------------------------------------------
+    # --- leader and follower ------------------------------------------------------------------------
 
     def lead(self, leader_epoch: LeaderEpoch, *, now_ms: int = 0) -> None:
-        """Begin to lead in this epoch. The log notes where it starts with the first record of it."""
+        """Begin to lead in this epoch. The log notes its start offset with the first record of it."""
         assert leader_epoch >= self.leader_epoch
-        # If epochs in between were never heard of here, others may have led, and followers cut their logs.
+        # If this node missed epochs in between, others may have led, and followers truncated their logs.
         renewed = self.is_leader and leader_epoch <= self.leader_epoch + 1
         self.leader = self.node_id
         self.leader_epoch = leader_epoch
@@ -208,9 +210,10 @@ class Partition:
         self._take_office(now_ms)
 
     def assume(self, state: PartitionImage, *, now_ms: int) -> Change:
-        """Take the partition's newest agreed state; what that means for this replica.
+        """Adopt the partition's newest committed state. Return what that means for this replica.
 
-        A state that is older than what is known already (a leader hears of its own wishes first) is nothing.
+        A state that is older than the known one (a leader learns the result of its own requests first) is
+        ignored.
         """
         if state.partition_epoch >= self.partition_epoch:
             self.has_eligible = bool(state.eligible_leaders)
@@ -243,8 +246,8 @@ class Partition:
         return Change.HANDED_OVER
 
     def not_leader(self) -> NotLeader:
-        """Why a client has to go elsewhere."""
-        where = f"node {self.leader} leads it" if self.leader >= 0 else "nobody leads it now"
+        """Return the error that sends a client to the leader."""
+        where = f"node {self.leader} leads it" if self.leader >= 0 else "it has no leader now"
         return NotLeader(
             f"partition {self.topic}-{self.index}: {where}, in epoch {self.leader_epoch}; ask for "
             "the metadata again"
@@ -272,23 +275,23 @@ class Partition:
     # --- leader epochs --------------------------------------------------------------------------------
 
     def epoch_end_offset(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch up to ``epoch`` that there was, and where it ended; (-1, -1) if unknown."""
+        """Return the largest epoch up to ``epoch`` in the log, and where it ended; (-1, -1) if unknown."""
         end = self.log.end_offset
         if epoch == self.leader_epoch:
             return epoch, end
         latest = self.log.latest_epoch
         if latest < epoch < self.leader_epoch:
-            # The present epoch has no record yet, so the log does not know of it: it begins at the end.
+            # The present epoch has no record yet, so the log does not know it: it begins at the end.
             return (latest if latest >= 0 else epoch), end
         return self.log.epoch_end_offset(epoch)
 
     def epoch_at_start(self) -> LeaderEpoch:
-        """The epoch of the log's first record; of the next one to be written if there is none."""
+        """Return the epoch of the log's first record; the present one if the log is empty."""
         epoch = self.log.epochs.epoch_at(self.log.start_offset)
         return epoch if epoch >= 0 else self.leader_epoch
 
     def check_epoch(self, epoch: LeaderEpoch) -> None:
-        """Refuse an asker that knows an older or a newer leader; -1 means that it does not say."""
+        """Refuse a request with an older or newer leader epoch; -1 means that the client does not say."""
         if epoch in {NO_EPOCH, self.leader_epoch}:
             return
         if epoch < self.leader_epoch:
@@ -309,7 +312,9 @@ class Partition:
         now_ms: int,
         headers: list[BatchHeader] | None = None,
     ) -> AppendInfo:
-        """Write as the leader. Readers see it when all in-sync replicas have it; at once if there is one."""
+        """Append as the leader. Readers see it when all in-sync replicas have it; at once if there is only
+        one.
+        """
         log = self.log
         if self.is_direct:
             info = log.append_as_leader(
@@ -332,7 +337,7 @@ class Partition:
         return info
 
     def note_append(self, added_bytes: int) -> None:
-        """The log grew: readers will be told when that is committed, followers are told now."""
+        """Note that the log grew: tell followers now, and readers when it is committed."""
         pending = self._pending
         if len(pending) >= _PENDING_MAX:
             added_bytes += pending.pop()[1]
@@ -341,25 +346,25 @@ class Partition:
             watcher.on_append(added_bytes)
 
     def spare(self, first: Offset, next_: Offset) -> None:
-        """What was just appended need not outlive the machine: its age is no reason for a flush."""
+        """Mark what was just appended as not needing to survive a crash: its age is no reason for a flush."""
         begun, end = self.unhurried
         self.unhurried = (begun if end == first else first, next_)
 
     @property
     def is_spared(self) -> bool:
-        """Whether all that no flush covers is of that kind."""
+        """Whether everything that is not flushed is marked by ``spare``."""
         first, next_ = self.unhurried
         return first <= self.log.recovery_point and next_ >= self.log.end_offset
 
     def on_flushed(self) -> None:
-        """A flush finished and the log's recovery point moved."""
+        """Handle a finished flush: the log's recovery point moved."""
         flushed = min(self.log.recovery_point, self.log.end_offset)
         _confirm(self._flush_confirmations, flushed, None)
         if self.flushes_first and self.is_leader:
             self.recount()
 
     def on_flush_failed(self, error: MillpondError) -> None:
-        """What waited for the flush was not made durable, and the log takes nothing more."""
+        """Fail everything that waits for the flush; the log accepts no more appends."""
         self._fail(self._flush_confirmations, error)
         if self.flushes_first:
             self._fail(self._confirmations, error)
@@ -379,7 +384,7 @@ class Partition:
             self._flush_confirmations.append((offset, confirm))
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Obey other settings from now on."""
+        """Apply new settings."""
         self.log.reconfigure(config)
         self.flushes_first = flushes_first(config)
         self._set_direct()
@@ -387,7 +392,7 @@ class Partition:
             self.recount()
 
     def recount(self) -> None:
-        """A leader looks how far its in-sync replicas have come."""
+        """Recompute the high watermark from the in-sync replicas' progress."""
         end = self.own_end
         if self.leadership is not None:
             if end <= self.high_watermark or self.is_under_min_isr:
@@ -396,7 +401,7 @@ class Partition:
         self.advance(end)
 
     def advance(self, offset: Offset) -> None:
-        """Everything below this offset is committed."""
+        """Move the high watermark to ``offset``."""
         if offset <= self.high_watermark:
             return
         self.high_watermark = offset
@@ -412,7 +417,7 @@ class Partition:
             watcher.on_committed()
 
     def on_truncated(self) -> bool:
-        """The log was cut; whether that took committed records away."""
+        """Handle a truncation. Return whether it removed committed records."""
         end = self.log.end_offset
         self._pending = deque(one for one in self._pending if one[0] <= end)
         lost = end < self.high_watermark
@@ -425,16 +430,16 @@ class Partition:
 
     @property
     def min_isr(self) -> int:
-        """How many replicas must be in sync for a write that wants all; never more than there are."""
+        """How many replicas must be in sync for ``acks=all``; never more than there are."""
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether too few replicas are in sync."""
+        """Whether fewer replicas are in sync than ``min.insync.replicas``."""
         return len(self.isr) < self.min_isr or self.has_eligible
 
     def check_in_sync(self) -> None:
-        """Refuse a write that wants all replicas when too few of them follow."""
+        """Refuse an ``acks=all`` write when too few replicas are in sync."""
         if self.has_eligible or (
             len(self.isr) < self.log.config.min_insync_replicas and self.is_under_min_isr
         ):
@@ -444,7 +449,9 @@ class Partition:
             )
 
     def _shortage(self) -> MillpondError | None:
-        """Why a write that all in-sync replicas have is no success: too few of them are left."""
+        """Return why an ``acks=all`` write that all in-sync replicas have still fails: too few of them are
+        left.
+        """
         leadership = self.leadership
         if leadership is None or len(leadership.maximal) >= self.min_isr:
             return None
@@ -463,7 +470,7 @@ class Partition:
         now_ms: int,
         pulse: Pulse | None = None,
     ) -> Follower:
-        """A follower asks for what comes at this offset: it has all before. Before it is answered."""
+        """Note a follower's fetch before it is answered: it has everything below ``fetch_offset``."""
         leadership = self.leadership
         follower = leadership.followers.get(node) if leadership is not None else None
         if leadership is None or follower is None:
@@ -489,45 +496,45 @@ class Partition:
         return follower
 
     def wanted_in_sync(self, now_ms: int) -> InSyncRequest | None:
-        """What the leader would like to have changed; from now on that wish is under way."""
+        """Return the change of the in-sync set that the leader requests, and mark it as in flight."""
         leadership = self.leadership
         if leadership is None:
             return None
-        wish = leadership.decide(
+        request = leadership.decide(
             now_ms,
             leader_end=self.log.end_offset,
             high_watermark=self.high_watermark,
             leader_epoch=self.leader_epoch,
             partition_epoch=self.partition_epoch,
         )
-        if wish is None:
+        if request is None:
             self.recount()
-        return wish
+        return request
 
-    def on_wish_granted(
-        self, wish: InSyncRequest, *, partition_epoch: int, isr: tuple[NodeId, ...]
+    def on_in_sync_granted(
+        self, request: InSyncRequest, *, partition_epoch: int, isr: tuple[NodeId, ...]
     ) -> None:
-        """The controller has it so now. An answer that the metadata overtook is nothing."""
+        """Adopt the controller's response. A response older than the known metadata is ignored."""
         leadership = self.leadership
-        if leadership is None or leadership.wish is not wish:
+        if leadership is None or leadership.request is not request:
             return
-        if partition_epoch < self.partition_epoch or wish.leader_epoch != self.leader_epoch:
+        if partition_epoch < self.partition_epoch or request.leader_epoch != self.leader_epoch:
             return
         self.partition_epoch = partition_epoch
         self.isr = isr
         leadership.assign(self.replicas, isr)
         self.recount()
 
-    def on_wish_refused(self, wish: InSyncRequest) -> None:
-        """The controller did certainly not do it."""
+    def on_in_sync_refused(self, request: InSyncRequest) -> None:
+        """Drop a request that the controller has certainly refused."""
         if self.leadership is not None:
-            self.leadership.forget_wish(wish)
+            self.leadership.drop_request(request)
             self.recount()
 
-    # --- leaving ----------------------------------------------------------------------------------------
+    # --- closing ----------------------------------------------------------------------------------------
 
     def retire(self, error: MillpondError) -> None:
-        """The partition is leaving: everyone who waits for it is told."""
+        """Close the partition: every waiting reader, follower and writer is told."""
         self.is_retired = True
         self._fail(self._flush_confirmations, error)
         self._send_away(error)
@@ -548,7 +555,7 @@ class Partition:
             confirm(error)
 
     def _wake(self, added_bytes: int) -> None:
-        # A watcher may leave while it is told, hence the copy.
+        # A watcher may unregister while it is called, hence the copy.
         for watcher in tuple(self.watchers):
             watcher.on_advance(added_bytes)
 
@@ -561,5 +568,7 @@ def _confirm(
 
 
 def flushes_first(config: LogConfig) -> bool:
-    """Whether an acknowledgement waits for an fsync. Kafka's ``flush.messages=1`` asks for the same."""
+    """Return whether an acknowledgement waits for an fsync. Kafka's ``flush.messages=1`` asks for the
+    same.
+    """
     return config.flush_policy == "group" or config.flush_messages <= 1

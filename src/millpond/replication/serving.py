@@ -1,8 +1,8 @@
-"""How a leader receives a follower's fetch: who may ask, whether the logs agree, how far the follower is.
+"""The leader's handling of a follower's fetch: check the sender, compare the logs, note the progress.
 
-The leader learns a follower's end from the offset that it asks for, before it answers. A fetch of another
-epoch is refused in both directions: an older one comes from a follower that has not heard of this leader, a
-newer one shows that this leader was replaced and has not heard of it.
+The leader learns a follower's end from its fetch offset, before it answers. A fetch of another epoch is
+refused in both directions: an older one comes from a follower that does not know this leader yet, a newer one
+shows that this leader was replaced and does not know it yet.
 """
 
 from millpond.base.errors import InvalidRequest, OffsetOutOfRange
@@ -23,7 +23,7 @@ def admit(
     now_ms: int,
     pulse: Pulse | None = None,
 ) -> Follower | tuple[LeaderEpoch, Offset]:
-    """Note how far the follower is; or the epoch and its end to which it must look back first.
+    """Note the follower's progress and return it; or return the epoch and its end that it must truncate to.
 
     Raises ``NotLeader``, ``FencedLeaderEpoch``, ``UnknownLeaderEpoch``, ``OffsetOutOfRange``,
     ``InvalidRequest``.
@@ -36,7 +36,7 @@ def admit(
         if parting is not None:
             return parting
     elif fetch_offset > log_start and partition.log.epochs.epoch_at(fetch_offset - 1) >= 0:
-        # Whoever has a record that has an epoch has that epoch, too.
+        # A follower that has a record with an epoch has that epoch, too.
         raise InvalidRequest(
             f"partition {partition.topic}-{partition.index}: node {node} claims everything below "
             f"{fetch_offset} and names no epoch; its log is not a copy of this one"
@@ -62,7 +62,9 @@ def admit(
 def divergence(
     partition: Partition, last_epoch: LeaderEpoch, fetch_offset: Offset
 ) -> tuple[LeaderEpoch, Offset] | None:
-    """Where a reader whose last record has this epoch must look back to; None if the logs agree (KIP-595)."""
+    """Return where a reader whose last record has this epoch must truncate to; None if the logs agree
+    (KIP-595).
+    """
     epoch, end = partition.epoch_end_offset(last_epoch)
     if epoch < 0:
         raise OffsetOutOfRange(

@@ -1,8 +1,8 @@
-"""Bindings by headers: all of some headers, or any of them, must be there.
+"""Routing by headers: all of some headers, or any of them, must match.
 
-A binding that any header will do for is filed under each. Bindings that ask for all are filed together if
-they ask for the same headers (a *shape*), by their values; so a message looks once at each shape that it may
-have, however many bindings there are of it. A shape is filed under the header of its that has the fewest.
+A binding with ``any`` is indexed under each of its headers. Bindings with ``all`` are grouped by their set of
+headers (a *shape*), and in it by values; so a message is compared once with each shape that it may have,
+however many bindings there are of it. A shape is indexed under its header that has the fewest shapes.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ _MODES = ("all", "any", "all-with-x", "any-with-x")
 
 
 def check_match(arguments: Table) -> None:
-    """Raises ``InvalidBinding`` for a way to match that there is not."""
+    """Raise ``InvalidBinding`` for an unknown ``x-match``."""
     if MATCH not in arguments:
         return
     mode = arguments[MATCH]
@@ -37,7 +37,9 @@ def check_match(arguments: Table) -> None:
 
 
 def frozen(value: object) -> Hashable:
-    """A value in a form that equals only what RabbitMQ holds to be the same: 1 is neither 1.0 nor true."""
+    """Return a hashable value that equals only what RabbitMQ considers the same: 1 is neither 1.0 nor
+    true.
+    """
     if isinstance(value, bool):
         return "bool", value
     if isinstance(value, float):
@@ -56,7 +58,7 @@ def frozen(value: object) -> Hashable:
 
 
 class _Wanted:
-    """What one binding asks for. A value of None asks only that the header be there."""
+    """The headers that one binding requires. A value of None requires only that the header exists."""
 
     __slots__ = ("any_will_do", "pairs")
 
@@ -81,12 +83,12 @@ class _Wanted:
         return tuple(self.pairs[name] for name in headers[0])
 
 
-# Those that must have a value, and those that must be there.
+# Headers with a required value, and headers that must only exist.
 _Headers: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class _Shape(Generic[TargetT]):
-    """Bindings that ask for all of the same headers, by their values, each by its number."""
+    """Bindings that require all of the same headers, by their values, each by its number."""
 
     __slots__ = ("bound", "filed_under", "headers")
 
@@ -114,18 +116,18 @@ class HeadersTable(Generic[TargetT]):
 
     def __init__(self) -> None:
         self._bindings: dict[int, _Wanted] = {}
-        # Where any header will do: by header.
+        # Bindings with ``any``: by header.
         self._any: dict[tuple[str, Hashable | None], dict[int, TargetT]] = {}
         self._shapes: dict[_Headers, _Shape[TargetT]] = {}
         self._by_name: dict[str, dict[_Headers, _Shape[TargetT]]] = {}
         self._next = 0
 
     def add(self, arguments: Table, target: TargetT) -> int:
-        """Gives a number to ``remove`` it by."""
+        """Add a binding. Return the number for ``remove``."""
         number, self._next = self._next, self._next + 1
         wanted = self._bindings[number] = _Wanted(arguments)
         if wanted.any_will_do:
-            # Any of nothing never is there.
+            # A binding with ``any`` of no headers never matches.
             for place in wanted.pairs.items():
                 self._any.setdefault(place, {})[number] = target
         else:
@@ -148,7 +150,7 @@ class HeadersTable(Generic[TargetT]):
             _drop(self._by_name, shape.filed_under, headers)
 
     def match(self, headers: Table) -> Iterator[TargetT]:
-        """All targets, those of several bindings several times."""
+        """Yield all targets; a target of several bindings several times."""
         if not self._bindings:
             return
         message = {name: frozen(value) for name, value in headers.items()}
@@ -160,8 +162,8 @@ class HeadersTable(Generic[TargetT]):
                     yield from self._any.get(place, {}).values()
 
     def shapes(self, message: Iterable[str]) -> Iterator[_Shape[TargetT]]:
-        """What a message with these headers is compared with."""
-        # All of nothing is always there.
+        """Yield the shapes to compare with a message that has these headers."""
+        # A binding with ``all`` of no headers always matches.
         yield from self._by_name.get("", {}).values()
         for name in message:
             if name in self._by_name and name:

@@ -1,8 +1,8 @@
-"""Patterns of words, as topic exchanges have them: ``*`` is one word, ``#`` any number of words.
+"""Patterns of topic exchanges: ``*`` is one word, ``#`` any number of words.
 
-Patterns are kept in a trie by word. Matching follows all places in it that the words so far can have led
-to, so its cost goes with the length of the key and the patterns that match a part of it, not with how many
-there are; many ``#`` in one pattern cost no more than their number.
+Patterns are kept in a trie by word. Matching follows all nodes that the words so far can lead to, so its cost
+depends on the length of the key and the patterns that match a part of it, not on the number of patterns; many
+``#`` in one pattern cost no more than their number.
 """
 
 from collections.abc import Hashable, Iterator
@@ -14,12 +14,12 @@ TargetT = TypeVar("TargetT", bound=Hashable)
 
 
 def words_of(key: str) -> list[str]:
-    """The words of a key; an empty key has none."""
+    """Return the words of a key; an empty key has none."""
     return key.split(".") if key else []
 
 
 class _Node(Generic[TargetT]):
-    """A place in the trie. What lies behind ``*`` and ``#`` is apart from what lies behind words."""
+    """A node of the trie. Children by ``*`` and ``#`` are separate from children by words."""
 
     __slots__ = ("any", "one", "targets", "words")
 
@@ -27,7 +27,7 @@ class _Node(Generic[TargetT]):
         self.words: dict[str, _Node[TargetT]] = {}
         self.one: _Node[TargetT] | None = None
         self.any: _Node[TargetT] | None = None
-        # How often each target was added; several bindings may say the same.
+        # How often each target was added; several bindings may be equal.
         self.targets: dict[TargetT, int] = {}
 
     def get(self, word: str) -> "_Node[TargetT] | None":
@@ -61,7 +61,7 @@ class TopicTrie(Generic[TargetT]):
         return self._root.is_bare
 
     def add(self, pattern: str, target: TargetT) -> None:
-        """A key that matches this pattern leads to the target, too."""
+        """Add a target for keys that match the pattern."""
         node = self._root
         for word in words_of(pattern):
             child = node.get(word)
@@ -72,7 +72,7 @@ class TopicTrie(Generic[TargetT]):
         node.targets[target] = node.targets.get(target, 0) + 1
 
     def remove(self, pattern: str, target: TargetT) -> None:
-        """Takes one ``add`` back."""
+        """Undo one ``add``."""
         path: list[tuple[_Node[TargetT], str]] = []
         node = self._root
         for word in words_of(pattern):
@@ -89,8 +89,8 @@ class TopicTrie(Generic[TargetT]):
             node.put(word, None)
 
     def match(self, key: str) -> Iterator[TargetT]:
-        """All targets, those of several patterns several times."""
-        # Where the words so far can have led to. Those behind ``#`` stay, whatever word comes.
+        """Yield all targets; a target of several patterns several times."""
+        # The nodes that the words so far can lead to. Those after ``#`` stay for every word.
         places: list[_Node[TargetT]] = []
         staying: list[_Node[TargetT]] = []
         _enter(self._root, places, staying)
@@ -112,7 +112,7 @@ class TopicTrie(Generic[TargetT]):
 def _enter(
     node: _Node[TargetT] | None, places: list[_Node[TargetT]], staying: list[_Node[TargetT]]
 ) -> None:
-    """Adds a place, and those behind any ``#`` that follows it, each once."""
+    """Add a node, and those after any ``#`` that follows it, each once."""
     assert node is not None
     places.append(node)
     node = node.any

@@ -13,7 +13,6 @@ import resource
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +22,9 @@ from millpond.base.rng import Rng
 from millpond.base.uuids import parse_id, text_id
 from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
 from millpond.engine.limits.request_memory import RequestMemory, request_bytes_max
-from millpond.engine.quorum.quorum_setup import is_among_others, parse_voters
+from millpond.engine.quorum.quorum_setup import is_among_others
 from millpond.engine.runtime.turns import Turns
-from millpond.frontend.kafka.frontend import KafkaFrontend
-from millpond.frontend.kafka.handlers import load_all
-from millpond.frontend.kafka.peers.proof import ClusterSecret, address_text
+from millpond.frontend.kafka.peers.proof import ClusterSecret
 from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
@@ -41,21 +38,20 @@ from millpond.server.failures import ExitCode, StartFailed
 from millpond.server.listeners import BoundListener, bind
 from millpond.server.machine import LocalMachine
 from millpond.server.peer_links import PeerLinks
+from millpond.server.protocols import KAFKA, protocol_named, protocols
 from millpond.server.secret import given_secret, kept_secret, missing_secret
-from millpond.server.transport import KafkaConnection
+from millpond.server.services import OpenProtocol, Services
+from millpond.server.serving import Serving
 
 if TYPE_CHECKING:
     import ssl
 
-    from millpond.frontend.amqp.frontend import AmqpFrontend
-    from millpond.frontend.amqp.logins import Verifier
-
 log = logging.getLogger(__name__)
 
-# When a node that waits for the others of its cluster says so first, and how often then.
 # What a cluster's id may consist of. Kafka's form is stricter, but clusters with others get new nodes, too.
 _CLUSTER_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
+# When a node that waits for the others of its cluster says so first, and how often then.
 _WAITING_SAID_FIRST_S = 3
 _WAITING_SAID_S = 30
 
@@ -79,7 +75,7 @@ class Server:
         self._engine: Engine | None = None
         self._links: PeerLinks | None = None
         self._secret: ClusterSecret | None = None
-        self._amqp: AmqpFrontend | None = None
+        self._serving: Serving | None = None
         self._tls: ssl.SSLContext | None = None
         self._turns = Turns()
         self._machine = LocalMachine(*dict.fromkeys((settings.data, *settings.log_dirs)))
@@ -105,29 +101,20 @@ class Server:
         """``host:port`` of the first listener, for a client's ``bootstrap.servers``."""
         return self._listeners[0].address
 
-    @property
-    def addresses(self) -> list[str]:
-        """``host:port`` of every listener for clients."""
-        return [listener.address for listener in self._listeners if _is_for_clients(listener)]
+    def listeners(self, protocol: str = KAFKA.name) -> list[BoundListener]:
+        """Return the listeners for clients of a protocol. Raises ``KeyError`` for one that is unknown."""
+        wanted = protocol_named(protocol)
+        return [
+            one for one in self._listeners if one.protocol is wanted and not one.for_controllers
+        ]
 
-    @property
-    def amqp_addresses(self) -> list[str]:
-        """``host:port`` of every listener that speaks AMQP."""
-        return [listener.address for listener in self._listeners if listener.for_amqp]
-
-    @property
-    def amqp_urls(self) -> list[str]:
-        """As clients write them."""
-        return [listener.amqp_url for listener in self._listeners if listener.for_amqp]
-
-    @property
-    def management_addresses(self) -> list[str]:
-        """``host:port`` of every listener where AMQP is administered."""
-        return [listener.address for listener in self._listeners if listener.for_management]
+    def addresses(self, protocol: str = KAFKA.name) -> list[str]:
+        """Return ``host:port`` of every listener for clients of a protocol."""
+        return [listener.address for listener in self.listeners(protocol)]
 
     @property
     def connections(self) -> Connections:
-        """Everything that is connected."""
+        """All open connections."""
         return self._connections
 
     @property
@@ -144,29 +131,30 @@ class Server:
                 self._listeners.append(self._bind(listener))
             self._tls = self._tls_context()
             await self._start_engine()
-            await self._open_doors()
+            await self._serve()
         except BaseException:
             await self.stop()
             raise
-        log.info("node %d ready: %s", self.settings.node_id, ", ".join(self.addresses))
-        if self.amqp_addresses:
-            log.info("AMQP: %s", ", ".join(self.amqp_addresses))
-        if self.management_addresses:
-            log.info("management of AMQP (HTTP): %s", ", ".join(self.management_addresses))
+        log.info("node %d ready: %s", self.settings.node_id, ", ".join(self.addresses()))
+        for protocol in protocols():
+            addresses = self.addresses(protocol.name)
+            if addresses and protocol is not KAFKA:
+                log.info("%s: %s", protocol.title, ", ".join(addresses))
 
     async def stop(self) -> bool:
-        """Hand over, let nobody in, answer what is under way, flush, close the data; was that clean?
+        """Stop, and return whether that was clean.
 
-        What this node leads is handed over while it is still there, so that clients are sent to others.
+        Partitions that this node leads are handed over first, so that clients are sent to other nodes. Then
+        no connection is accepted, requests under way are answered, connections are closed, protocols are
+        stopped in the reverse order of their opening, and the engine flushes and closes the data.
         """
         if self._engine is not None:
             await self._engine.membership.leave()
         for listener in self._listeners:
             listener.stop_accepting()
         await self._connections.drain()
-        if self._amqp is not None:
-            self._amqp.stop()
-            self._amqp.queues.stop()
+        if self._serving is not None:
+            self._serving.stop()
         engine, self._engine = self._engine, None
         clean = await engine.stop() if engine is not None else True
         if self._links is not None:
@@ -275,104 +263,43 @@ class Server:
                 code=ExitCode.DATA,
             )
 
-    async def _open_doors(self) -> None:
-        """A node among others lets them in first: without them it cannot know what is agreed."""
-        self.engine.tasks.spawn(self._connections.sweep_forever(), name="idle connections")
-        self.engine.tasks.spawn(self._watch_requests(), name="memory of requests")
-        frontend = KafkaFrontend(
-            self.engine,
-            peers_only=not self.engine.is_alone,
-            turns=self._turns,
-            secret=self._secret,
-            memory=self._memory,
-            own_addresses=self._own_addresses(),
-            shared_addresses=self._shared_addresses(),
-        )
-        self.engine.tasks.spawn(load_all(), name="handlers")
-        if self.engine.is_alone:
+    async def _serve(self) -> None:
+        """Open the protocols. A node of a cluster serves other nodes before it joins, and clients after."""
+        engine = self.engine
+        engine.tasks.spawn(self._connections.sweep_forever(), name="idle connections")
+        engine.tasks.spawn(self._watch_requests(), name="memory of requests")
+        opened: dict[str, OpenProtocol] = {}
+        serving = self._serving = Serving(self._services(opened), opened)
+        serving.open_for_nodes()
+        if engine.is_alone:
             await self._advertise()
-            # Queues are loaded first: where Kafka's clients get an answer, everybody does.
-            await self._serve_queues()
-            await self._serve_kafka(frontend)
+            await serving.serve_clients()
+            await serving.serve_nodes()
             return
-        # Every node of a cluster may come to host queues, whether AMQP is spoken there or not.
-        self._amqp = self._amqp_frontend()
-        await self._serve_kafka(frontend)
-        patience = self.engine.tasks.spawn(self._say_waiting(), name="waiting for the others")
+        await serving.serve_nodes()
+        waiting = engine.tasks.spawn(self._say_waiting(), name="waiting for the others")
         await self._advertise()
-        patience.cancel()
-        frontend.let_clients_in()
-        await self._serve_queues()
+        waiting.cancel()
+        serving.let_clients_in()
+        await serving.serve_clients()
 
-    def _own_addresses(self) -> frozenset[str]:
-        """Where other nodes find this one, as its settings say."""
-        advertised = [
-            address_text(one.advertised.host, one.advertised.port)
-            for one in self._listeners
-            if not (one.for_amqp or one.for_management)
-        ]
-        voter = parse_voters(self.settings.values["controller.quorum.voters"]).get(
-            self.settings.node_id
+    def _services(self, opened: Mapping[str, OpenProtocol]) -> Services:
+        return Services(
+            engine=self.engine,
+            settings=self.settings,
+            clock=self._clock,
+            connections=self._connections,
+            turns=self._turns,
+            memory=self._memory,
+            machine=self._machine,
+            listeners=self._listeners,
+            opened=opened,
+            secret=self._secret,
+            tls=self._tls,
         )
-        endpoints = voter.endpoints if voter is not None else ()
-        return frozenset([*advertised, *(address_text(one.host, one.port) for one in endpoints)])
-
-    def _shared_addresses(self) -> frozenset[str]:
-        """Behind which any node may be, for nodes that look for the quorum."""
-        texts: tuple[str, ...] = self.settings.values["controller.quorum.bootstrap.servers"]
-        parts = (text.strip().rpartition(":") for text in texts)
-        return frozenset(
-            address_text(host.strip("[]"), int(port)) for host, _, port in parts if port.isdecimal()
-        )
-
-    async def _serve_kafka(self, frontend: KafkaFrontend) -> None:
-        for listener in self._listeners:
-            if not (listener.for_amqp or listener.for_management):
-                accept = self._accept(frontend, listener.name)
-                await listener.serve(accept, backlog=self._backlog)
-
-    async def _serve_queues(self) -> None:
-        """Who does not ask for AMQP does not load it, unless others may."""
-        has_clients = bool(self.amqp_addresses)
-        if has_clients and self._amqp is None:
-            self._amqp = self._amqp_frontend()
-        if self._amqp is None:
-            return
-        if has_clients:
-            # What a client declares may hang on this node's life, which must have begun.
-            await self.engine.membership.joined()
-        # A node without clients of its own hosts queues for those of other nodes.
-        await self._amqp.queues.start(serves_clients=has_clients)
-        self._amqp.start()
-        self._say_unknown_types(self._amqp)
-        self._watch_pressure(self._amqp)
-        for listener in self._listeners:
-            if listener.for_amqp:
-                await self._serve_amqp(listener, self._amqp)
-            elif listener.for_management:
-                await listener.serve(self._accept_management(self._amqp), backlog=self._backlog)
-
-    def _say_unknown_types(self, amqp: "AmqpFrontend") -> None:
-        broker = amqp.queues.broker
-        for rooms in broker.vhosts.values():
-            for exchange in rooms.exchanges.values():
-                if exchange.type not in broker.types:
-                    log.warning(
-                        "%s routes nothing: its type %s is not here; name its plug-in in "
-                        "amqp.exchange.types",
-                        exchange.resource,
-                        exchange.type,
-                    )
-
-    def _watch_pressure(self, amqp: "AmqpFrontend") -> None:
-        from millpond.engine.limits.pressure import PressureWatch
-
-        watch = PressureWatch(self._machine, self.engine.broker_setting, amqp.on_pressure)
-        amqp.watch = watch
-        self.engine.tasks.spawn(watch.watch_forever(), name="memory and disk")
 
     async def _watch_requests(self) -> None:
-        """Until cancelled: who keeps memory that others wait for is ended; what was left is given back."""
+        """Until cancelled: end connections that keep memory for which others wait; give back what is free."""
         while True:
             await asyncio.sleep(_REQUESTS_LOOK_S)
             self._memory.look(self._clock.monotonic_ms())
@@ -381,77 +308,12 @@ class Server:
                 # It may take long, and the C library does it without the interpreter's lock.
                 await asyncio.to_thread(self._machine.give_back)
 
-    @property
-    def _backlog(self) -> int:
-        backlog: int = self.settings.values["socket.listen.backlog.size"]
-        return backlog
-
     async def _advertise(self) -> None:
         await self.engine.advertise(
             BrokerEndpoint(
                 name=listener.name, host=listener.advertised.host, port=listener.advertised.port
             )
-            for listener in self._listeners
-            if _is_for_clients(listener)
-        )
-
-    def _accept(self, frontend: KafkaFrontend, listener: str) -> Callable[[], KafkaConnection]:
-        return lambda: KafkaConnection(frontend, self._connections, listener)
-
-    def _amqp_frontend(self) -> "AmqpFrontend":
-        from millpond.engine.queues.queues import Queues
-        from millpond.frontend.amqp.envelope import AmqpEnvelope
-        from millpond.frontend.amqp.frontend import AmqpFrontend
-        from millpond.server.exchange_plugins import load_exchange_types
-
-        load_exchange_types(self.settings.values["amqp.exchange.types"])
-        queues = Queues(self.engine, AmqpEnvelope())
-        return AmqpFrontend(queues, self._verifier(), self._memory)
-
-    def _verifier(self) -> "Verifier | None":
-        """Of tokens, where they are believed. Raises ``StartFailed``."""
-        if self.settings.values["auth_backends"] == ("internal",):
-            return None
-        from millpond.server.oauth import load_verifier
-
-        threads = self.engine.threads
-        return load_verifier(
-            self.settings.values, clock=self._clock, thread=lambda: threads.one("oauth keys")
-        )
-
-    async def _serve_amqp(self, listener: BoundListener, frontend: "AmqpFrontend") -> None:
-        from millpond.server.amqp_transport import AmqpConnection
-
-        if not listener.is_tls:
-            accept = partial(AmqpConnection, frontend, self._connections, self._turns)
-            await listener.serve(accept, backlog=self._backlog)
-            return
-        from millpond.server.tls import certified_name
-
-        name_of = partial(certified_name, kind=self.settings.values["ssl_cert_login_from"])
-        await listener.serve(
-            partial(AmqpConnection, frontend, self._connections, self._turns, name_of),
-            backlog=self._backlog,
-            tls=self._tls,
-        )
-
-    def _accept_management(self, amqp: "AmqpFrontend") -> Callable[[], asyncio.BaseProtocol]:
-        from millpond.frontend.rabbitmq_http.context import ListenerInfo
-        from millpond.frontend.rabbitmq_http.frontend import Management
-        from millpond.server.http_transport import HttpConnection
-
-        doors = [
-            ListenerInfo(
-                protocol=_protocol_of(listener),
-                host=listener.advertised.host,
-                port=listener.port,
-            )
-            for listener in self._listeners
-            if listener.for_amqp or listener.for_management
-        ]
-        management = Management(amqp, lambda: doors)
-        return lambda: HttpConnection(
-            management, self._connections, turns=self._turns, memory=self._memory
+            for listener in self.listeners()
         )
 
     # --- saying what happened ---------------------------------------------------------------------
@@ -517,17 +379,6 @@ class Server:
                 sum(report.bytes_truncated for report in log_dirs.reports),
                 len(unclean),
             )
-
-
-def _is_for_clients(listener: BoundListener) -> bool:
-    return not (listener.for_controllers or listener.for_amqp or listener.for_management)
-
-
-def _protocol_of(listener: BoundListener) -> str:
-    """As RabbitMQ's overview calls it."""
-    if listener.for_management:
-        return "http"
-    return "amqp/ssl" if listener.is_tls else "amqp"
 
 
 def _check_new_cluster_id(cluster_id: str, rng: Rng) -> None:

@@ -28,16 +28,15 @@ from millpond.metadata.configs import (
     check_connection_limits,
 )
 from millpond.server.endpoints import (
-    AMQP,
-    LOOPBACK,
-    MANAGEMENT,
     Endpoint,
     Listener,
     build_listeners,
-    management_beside,
+    endpoint_beside,
     other_voters,
+    parse_endpoint,
 )
 from millpond.server.properties import read_properties
+from millpond.server.protocols import protocol_named, protocol_of, protocols
 
 ENVIRONMENT_PREFIX = "MILLPOND_"
 # Variables that are options of the commands, not settings of the broker.
@@ -55,8 +54,6 @@ ENVIRONMENT_OPTIONS = frozenset(
     }
 )
 # Every setting by its name with nothing but dots; RabbitMQ's have underscores.
-# Settings that only matter where AMQP's clients log in.
-_AMQP_LOGINS = ("auth_backends", "auth_oauth2.", "amqp.oauth2.")
 _SPELLINGS = {name.replace("_", "."): name for name in BROKER_CONFIGS}
 # What Kubernetes tells a container about a service that happens to be called millpond.
 _ORCHESTRATED = re.compile(r"MILLPOND_(SERVICE_\w+|PORT|PORT_\w+)")
@@ -122,9 +119,14 @@ def load_settings(
     file: Path | None = None,
     environment: Mapping[str, str] | None = None,
     overrides: Iterable[Given] = (),
-    amqp: str | None = None,
+    served: Mapping[str, str] | None = None,
+    served_origin: Origin = Origin.COMMAND_LINE,
 ) -> Settings:
-    """Gather, check and settle everything. ``amqp`` is one more listener. Raises ``InvalidSettings``."""
+    """Gather, check and settle everything. Raises ``InvalidSettings``.
+
+    ``served`` has one more listener for each protocol that it names, at ``host:port`` or a port of this
+    machine.
+    """
     problems: list[str] = []
     given: list[Given] = []
     try:
@@ -142,28 +144,54 @@ def load_settings(
     if problems:
         raise InvalidSettings(problems)
     remarks = [f"variable {variable} is not a setting; ignored" for variable in strangers]
-    if amqp is not None:
-        listeners = BrokerConfig(values)["listeners"]
-        address = f"{LOOPBACK}:{amqp}" if amqp.isdecimal() else amqp
-        opened = [f"{AMQP}://{address}"]
-        if not any(text.upper().startswith(f"{MANAGEMENT}:") for text in listeners):
-            try:
-                beside = management_beside(address)
-            except InvalidConfig as error:
-                raise InvalidSettings([str(error)]) from None
-            if beside is None:
-                remarks.append(
-                    f"--amqp {amqp}: no management API, its port would be above 65535; say where it "
-                    f"is to be by a listener {MANAGEMENT}://HOST:PORT"
-                )
-            else:
-                opened.append(beside)
-        values["listeners"] = (*listeners, *opened)
-        sources["listeners"] = Source(Origin.COMMAND_LINE, "--amqp")
+    if served:
+        listeners: tuple[str, ...] = BrokerConfig(values)["listeners"]
+        try:
+            added, no_ports = _added_listeners(served, listeners)
+        except InvalidConfig as error:
+            raise InvalidSettings([str(error)]) from None
+        remarks.extend(no_ports)
+        values["listeners"] = (*listeners, *map(str, added))
+        options = ", ".join(protocol_named(name).option for name in served)
+        sources["listeners"] = Source(served_origin, options)
     try:
         return _build(BrokerConfig(values), sources, remarks)
     except InvalidConfig as error:
         raise InvalidSettings(str(error).splitlines()) from None
+
+
+def _added_listeners(
+    served: Mapping[str, str], listeners: Iterable[str]
+) -> tuple[list[Endpoint], list[str]]:
+    """Return the listeners that options ask for, and remarks on those that find no port.
+
+    A protocol that is opened with another one is, too, unless it has a listener. Raises ``InvalidConfig``.
+    """
+    there = {protocol_of(text.partition("://")[0].upper())[0].name for text in listeners}
+    added: dict[str, Endpoint] = {}
+    remarks: list[str] = []
+    for protocol in protocols():
+        if protocol.name in served:
+            asked = parse_endpoint(served[protocol.name], setting=protocol.option)
+            if asked.name:
+                raise InvalidConfig(
+                    f"{protocol.option}: {served[protocol.name]!r} names a listener; write host:port, for "
+                    f"example {protocol.default_address}, or add it to the listeners"
+                )
+            added[protocol.name] = Endpoint(
+                name=protocol.listener, host=asked.host, port=asked.port
+            )
+        elif protocol.port_distance and protocol.requires in added and protocol.name not in there:
+            beside = endpoint_beside(protocol, added[protocol.requires])
+            if beside is not None:
+                added[protocol.name] = beside
+                continue
+            option = protocol_named(protocol.requires).option
+            remarks.append(
+                f"{option} {served[protocol.requires]}: no {protocol.title}, its port would be above 65535; "
+                f"say where it is to be by {protocol.option} HOST:PORT"
+            )
+    return list(added.values()), remarks
 
 
 def given_in_code(settings: Mapping[str, object]) -> list[Given]:
@@ -359,7 +387,7 @@ def _build(values: BrokerConfig, sources: Mapping[str, Source], remarks: Iterabl
         for listener in listeners
         if not listener.bind.is_loopback
     )
-    notices.extend(_idle_logins(values, sources, listeners))
+    notices.extend(_idle_settings(values, sources, listeners))
     warnings.extend(remarks)
     return Settings(
         values=values.with_node_id(node_id),
@@ -376,8 +404,8 @@ def _build(values: BrokerConfig, sources: Mapping[str, Source], remarks: Iterabl
 
 
 def _let_in(listener: Listener) -> str:
-    """Whom a listener lets in."""
-    if not (listener.for_amqp or listener.for_management):
+    """Which clients a listener lets in."""
+    if not listener.protocol.has_logins:
         return "every client is let in"
     return "users log in there" + ("" if listener.is_tls else ", with passwords in plain text")
 
@@ -472,19 +500,21 @@ def _remarks(
     return notices, warnings
 
 
-def _idle_logins(
+def _idle_settings(
     values: BrokerConfig, sources: Iterable[str], listeners: Iterable[Listener]
 ) -> Iterator[str]:
-    """How AMQP's clients log in matters where they can."""
-    if any(listener.for_amqp for listener in listeners):
-        return
-    idle = [
-        name
-        for name in sources
-        if name.startswith(_AMQP_LOGINS) and not _changes_nothing(name, values)
-    ]
-    if idle:
-        yield f"no listener speaks AMQP, so these have no effect: {', '.join(idle)}"
+    """Name the settings that were given for protocols that no listener has."""
+    there = {listener.protocol for listener in listeners}
+    for protocol in protocols():
+        if protocol in there:
+            continue
+        idle = [
+            name
+            for name in sources
+            if name.startswith(protocol.settings) and not _changes_nothing(name, values)
+        ]
+        if idle:
+            yield f"no listener speaks {protocol.title}, so these have no effect: {', '.join(idle)}"
 
 
 def _changes_nothing(name: str, values: BrokerConfig) -> bool:

@@ -1,6 +1,12 @@
 """The open connections of a node: how many there may be, which are idle, and how they end at the stop.
 
 Every front-end's transport reports here when a connection opens and closes. Knows no protocol.
+
+The limits are for clients: a flood of them must not keep the nodes of a cluster from each other. So a
+connection that has proved to be a node's does not count. Before the proof a node cannot be told from a
+client; a connection that the limits refuse is therefore let in on trial, on the listeners for nodes, and may
+do nothing there but prove that it is a node's. There are few trials: where they are too many, the oldest
+ends, and those from addresses from which no node has come yet end first.
 """
 
 import asyncio
@@ -11,8 +17,9 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from typing import Any, Protocol
 
+from millpond.base import limits
 from millpond.base.clock import Clock
-from millpond.engine.limits.quota_rates import SampledRate, throttle_ms
+from millpond.base.rates import SampledRate, throttle_ms
 from millpond.metadata.config_def import INT_MAX
 from millpond.metadata.configs import connection_overrides
 
@@ -34,7 +41,11 @@ def connections_max(asked: int, open_files_limit: int) -> int:
     """How many connections there may be where the process may open so many files (-1: any number)."""
     if open_files_limit < 0:
         return asked
-    return min(asked, open_files_limit - min(_OTHER_FILES_MAX, open_files_limit // 4))
+    return min(asked, open_files_limit - _other_files(open_files_limit))
+
+
+def _other_files(open_files_limit: int) -> int:
+    return min(_OTHER_FILES_MAX, open_files_limit // 4)
 
 
 class Connection(Protocol):
@@ -58,13 +69,16 @@ class Connection(Protocol):
 
 
 class _Entry:
-    """Where a connection comes from, and when the sweep last saw it do something."""
+    """Where a connection comes from, when it began, when the sweep last saw it do something, and whether the
+    limits count it.
+    """
 
-    __slots__ = ("host", "seen_ms")
+    __slots__ = ("began_ms", "host", "is_counted", "seen_ms")
 
-    def __init__(self, host: str, seen_ms: int) -> None:
+    def __init__(self, host: str, now_ms: int, *, is_counted: bool) -> None:
         self.host = host
-        self.seen_ms = seen_ms
+        self.began_ms = self.seen_ms = now_ms
+        self.is_counted = is_counted
 
 
 class Connections:
@@ -87,7 +101,16 @@ class Connections:
         self._open_files_limit = open_files_limit
         self._idle_ms_max = idle_ms_max
         self._open: dict[Connection, _Entry] = {}
+        # Of those that count.
+        self._counted = 0
         self._hosts: Counter[str] = Counter()
+        # Those that have yet to prove that they are a node's, the oldest first: from addresses from which a
+        # node has come, and from others.
+        self._trials: dict[bool, dict[Connection, None]] = {True: {}, False: {}}
+        self._trials_max = limits.NODE_TRIALS_MAX
+        if open_files_limit >= 0:
+            self._trials_max = min(self._trials_max, _other_files(open_files_limit) // 4)
+        self._node_hosts: dict[str, None] = {}
         self._refused = 0
         self._closing = False
         self._overrides = _Overrides()
@@ -99,10 +122,16 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def admit(self, connection: Connection, host: str) -> bool:
-        """Count a new connection; False if there is no room for it and it must be closed."""
+    def admit(self, connection: Connection, host: str, *, may_be_node: bool = False) -> bool:
+        """Count a new connection; False if there is no room for it and it must be closed.
+
+        One that ``may_be_node`` is let in on trial where the limits refuse it.
+        """
         reason = self._reason_to_refuse(host)
         if reason is not None:
+            if may_be_node and self._begin_trial(connection, host):
+                self._enter(connection, host, is_counted=False)
+                return True
             self._refused += 1
             # One line for each doubling: a flood is worth a line, not a flood of lines.
             if self._refused & (self._refused - 1) == 0:
@@ -110,9 +139,67 @@ class Connections:
                     "peer=%s: connection refused (%s); %d so far", host, reason, self._refused
                 )
             return False
-        self._open[connection] = _Entry(host, self._clock.monotonic_ms())
-        self._hosts[host] += 1
+        self._enter(connection, host, is_counted=True)
         return True
+
+    def _enter(self, connection: Connection, host: str, *, is_counted: bool) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._open[connection] = _Entry(host, now_ms, is_counted=is_counted)
+        if is_counted:
+            self._counted += 1
+            self._hosts[host] += 1
+
+    def _uncount(self, entry: _Entry) -> None:
+        if not entry.is_counted:
+            return
+        entry.is_counted = False
+        self._counted -= 1
+        self._hosts[entry.host] -= 1
+        if not self._hosts[entry.host]:
+            del self._hosts[entry.host]
+
+    # --- nodes -------------------------------------------------------------------------------------
+
+    def is_on_trial(self, connection: Connection) -> bool:
+        """Whether all that it may do is to prove that it is a node's."""
+        return any(connection in trials for trials in self._trials.values())
+
+    def try_node(self, connection: Connection) -> bool:
+        """Put a connection on trial that was admitted and came too fast; False if there is no room."""
+        entry = self._open.get(connection)
+        return entry is not None and self._begin_trial(connection, entry.host)
+
+    def _begin_trial(self, connection: Connection, host: str) -> bool:
+        if self._closing or self._trials_max == 0:
+            return False
+        is_known = host in self._node_hosts
+        if sum(map(len, self._trials.values())) >= self._trials_max:
+            ended = self._trials[False] or (self._trials[True] if is_known else None)
+            if not ended:
+                return False
+            oldest = next(iter(ended))
+            del ended[oldest]
+            oldest.abort()
+        self._trials[is_known][connection] = None
+        return True
+
+    def _end_trial(self, connection: Connection) -> None:
+        for trials in self._trials.values():
+            trials.pop(connection, None)
+
+    def prove(self, connection: Connection) -> None:
+        """A connection has proved to be a node's: the limits do not count it any more."""
+        entry = self._open.get(connection)
+        if entry is None:
+            return
+        self._end_trial(connection)
+        self._uncount(entry)
+        self._node_hosts.pop(entry.host, None)
+        self._node_hosts[entry.host] = None
+        if len(self._node_hosts) > limits.NODE_HOSTS_MAX:
+            del self._node_hosts[next(iter(self._node_hosts))]
+
+    # --- how fast they come, how they end -----------------------------------------------------------
 
     def wait_ms(self) -> int:
         """Count a connection that was admitted; for how long one too many is kept waiting until it is closed.
@@ -134,9 +221,8 @@ class Connections:
         """Forget a connection that has ended."""
         entry = self._open.pop(connection, None)
         if entry is not None:
-            self._hosts[entry.host] -= 1
-            if not self._hosts[entry.host]:
-                del self._hosts[entry.host]
+            self._end_trial(connection)
+            self._uncount(entry)
 
     async def sweep_forever(self) -> None:
         """Close idle connections, until cancelled."""
@@ -152,7 +238,9 @@ class Connections:
         now_ms = self._clock.monotonic_ms()
         idle: list[Connection] = []
         for connection, entry in self._open.items():
-            if connection.touched or connection.is_writing:
+            if now_ms - entry.began_ms > limits.NODE_TRIAL_MS and self.is_on_trial(connection):
+                idle.append(connection)
+            elif connection.touched or connection.is_writing:
                 connection.touched = False
                 entry.seen_ms = now_ms
             elif now_ms - entry.seen_ms > self._idle_ms_max:
@@ -184,7 +272,7 @@ class Connections:
         if self._closing:
             return "stopping"
         total_max: int = connections_max(self._setting("max.connections"), self._open_files_limit)
-        if len(self._open) >= total_max:
+        if self._counted >= total_max:
             return f"max.connections={total_max}"
         overrides = self._overrides.of(self._setting("max.connections.per.ip.overrides"))
         if host in overrides:

@@ -21,9 +21,11 @@ from typing import Self
 
 from millpond.server.app import Server
 from millpond.server.clock import SystemClock
-from millpond.server.config import Settings, given_in_code, load_settings
+from millpond.server.config import Origin, Settings, given_in_code, load_settings
+from millpond.server.endpoints import host_port
 from millpond.server.failures import StartFailed, start_failed, told_in_code
 from millpond.server.lifecycle import check_interpreter, new_event_loop
+from millpond.server.protocols import KAFKA, protocols
 from millpond.server.rng import SystemRng
 
 log = logging.getLogger(__name__)
@@ -43,8 +45,10 @@ class Broker:
     """A broker in a thread of this process.
 
     ``data`` keeps the messages in a directory of yours; without it they live in a temporary one that is
-    removed at the stop. ``port`` 0 is any free one. ``settings`` and keyword arguments are broker settings:
-    Kafka's names in the mapping, the same with underscores as keywords (``Broker(num_partitions=3)``).
+    removed at the stop. ``port`` 0 is any free one. ``Broker(amqp=True)`` serves AMQP at any free port and
+    ``Broker(amqp=5672)`` at that one; ``addresses("amqp")`` says where. ``settings`` and other keyword
+    arguments are broker settings: Kafka's names in the mapping, the same with underscores as keywords
+    (``Broker(num_partitions=3)``).
 
     Use it in ``with`` or ``async with``, or call ``start`` and ``stop``; both may be called again. ``start``
     raises ``StartFailed`` with the reason when the broker cannot run, the constructor ``InvalidSettings``.
@@ -67,8 +71,14 @@ class Broker:
             "listeners": f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}",
             **(settings or {}),
         }
+        names = {protocol.name for protocol in protocols() if protocol is not KAFKA}
+        # More listeners, by their protocols.
+        self._served: dict[str, str] = {}
         for name, value in keywords.items():
-            self._given[name.replace("_", ".")] = value
+            if name not in names:
+                self._given[name.replace("_", ".")] = value
+            elif (address := _address(value, host)) is not None:
+                self._served[name] = address
         self._lock = threading.Lock()
         self._running: _Running | None = None
         # A first look, so that a misspelt setting fails where it is written.
@@ -79,15 +89,19 @@ class Broker:
         """``host:port`` for a client's ``bootstrap.servers``."""
         return self._require().bootstrap
 
+    def addresses(self, protocol: str = KAFKA.name) -> list[str]:
+        """Return ``host:port`` of every listener of a protocol, such as ``"amqp"``."""
+        return self._require().server.addresses(protocol)
+
     @property
     def amqp(self) -> list[str]:
-        """``host:port`` of every listener that speaks AMQP; ``listeners`` says whether there are any."""
-        return self._require().server.amqp_addresses
+        """``addresses("amqp")``."""
+        return self.addresses("amqp")
 
     @property
     def management(self) -> list[str]:
-        """``host:port`` of every listener where AMQP is administered."""
-        return self._require().server.management_addresses
+        """``addresses("http")``: RabbitMQ's management API."""
+        return self.addresses("http")
 
     @property
     def data(self) -> Path:
@@ -170,7 +184,11 @@ class Broker:
         return f"<Broker {running.bootstrap if running is not None else 'stopped'}>"
 
     def _settings(self, data: Path) -> Settings:
-        return load_settings(overrides=given_in_code({"log.dirs": str(data), **self._given}))
+        return load_settings(
+            overrides=given_in_code({"log.dirs": str(data), **self._given}),
+            served=self._served,
+            served_origin=Origin.CODE,
+        )
 
     def _require(self) -> "_Running":
         running = self._running
@@ -235,6 +253,15 @@ class _Running:
             await server.stop()
         except Exception:  # the outermost line of the thread
             log.exception("the embedded broker did not stop cleanly")
+
+
+def _address(value: object, host: str) -> str | None:
+    """Return the address that an argument for a protocol names; None if the protocol is not asked for."""
+    if value is None or value is False:
+        return None
+    if value is True:
+        return host_port(host, 0)
+    return host_port(host, value) if isinstance(value, int) else str(value)
 
 
 def _text(value: object) -> str:

@@ -2,29 +2,29 @@
 
 Rules, all Kafka's: a listener is ``NAME://host:port``; names differ; no host means every interface; an
 advertised address belongs to the listener of its name. Ours: a bare ``host:port``, ``:port`` or ``port`` is a
-plaintext listener, and port 0 is any free one. Opens no socket.
+plaintext listener, port 0 is any free one, and a name may be that of another protocol
+(``server/protocols.py``). Opens no socket.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from millpond.base.errors import InvalidConfig
+from millpond.server.protocols import (
+    KAFKA,
+    Scheme,
+    WireProtocol,
+    protocol_named,
+    protocol_of,
+    protocols,
+)
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WILDCARDS = frozenset({"", "0.0.0.0", "::"})
 LOOPBACK = "127.0.0.1"
-# A listener of this name speaks AMQP 0-9-1; one with an S behind it does over TLS. There may be several, with
-# names such as AMQP_INSIDE.
-AMQP = "AMQP"
-_AMQP = re.compile(r"AMQP(S?)(_\w+)?")
-# A listener of this name speaks RabbitMQ's management API over HTTP.
-MANAGEMENT = "MANAGEMENT"
-# What a name that is mistyped may have been meant to be.
-_SPOKEN = ("PLAINTEXT", AMQP, f"{AMQP}S", MANAGEMENT)
-# RabbitMQ's management port is so much above its AMQP port.
-MANAGEMENT_PORT_DISTANCE = 10_000
+PORT_MAX = 65535
 
 _ENDPOINT = re.compile(
     r"(?:(?P<name>[A-Za-z0-9_.-]+)://)?(?:\[(?P<v6>[0-9A-Fa-f:.%]*)\]|(?P<host>[^\[\]:/]*)):(?P<port>-?\d+)"
@@ -59,38 +59,37 @@ class Listener:
 
     bind: Endpoint
     advertised: Endpoint | None
+    # Kafka's clients are told of Kafka's listeners only.
+    protocol: WireProtocol = KAFKA
+    scheme: Scheme = KAFKA.schemes[0]
     # For the quorum only: clients are not told of it.
     for_controllers: bool = False
-    # AMQP is spoken here; Kafka's clients are not told of it.
-    for_amqp: bool = False
-    # AMQP is administered here, over HTTP.
-    for_management: bool = False
-    is_tls: bool = False
 
     @property
     def name(self) -> str:
         """The listener's name."""
         return self.bind.name
 
+    @property
+    def is_tls(self) -> bool:
+        """Whether its connections use TLS."""
+        return self.scheme.is_tls
 
-def management_beside(amqp: str) -> str | None:
-    """Where AMQP is administered if nobody says otherwise: as far from its port as RabbitMQ's is.
 
-    None if there is no such port. Raises ``InvalidConfig``.
+def endpoint_beside(protocol: WireProtocol, endpoint: Endpoint) -> Endpoint | None:
+    """Return where a protocol is served that is opened with another one, which has this endpoint.
+
+    None if there is no such port.
     """
-    endpoint = parse_endpoint(amqp, setting="--amqp")
-    port = endpoint.port + MANAGEMENT_PORT_DISTANCE if endpoint.port else 0
-    return f"{MANAGEMENT}://{host_port(endpoint.host, port)}" if port <= 65535 else None
+    port = endpoint.port + protocol.port_distance if endpoint.port else 0
+    if port > PORT_MAX:
+        return None
+    return Endpoint(name=protocol.listener, host=endpoint.host, port=port)
 
 
 def other_voters(voters: Iterable[str], node_id: int) -> list[str]:
     """Those of ``controller.quorum.voters`` (``id@host:port``) that are not this node."""
     return [voter for voter in voters if voter.partition("@")[0].strip() != str(node_id)]
-
-
-def is_amqp(name: str) -> bool:
-    """Whether a listener of this name speaks AMQP."""
-    return _AMQP.fullmatch(name) is not None
 
 
 def host_port(host: str, port: int) -> str:
@@ -104,15 +103,16 @@ def parse_endpoint(text: str, *, setting: str) -> Endpoint:
     match = _ENDPOINT.fullmatch(f"{LOOPBACK}:{text}" if bare_port else text)
     if match is None:
         form, example = "PLAINTEXT://host:port", "PLAINTEXT://127.0.0.1:9092"
-        if setting == "--amqp":
-            form, example = "host:port", "127.0.0.1:5672"
+        for protocol in protocols():
+            if setting == protocol.option:
+                form, example = "host:port", protocol.default_address
         raise InvalidConfig(
             f"{setting}: {text!r} is not an address; write {form}, for example {example}"
         )
     port = int(match["port"])
-    if not 0 <= port <= 65535:
+    if not 0 <= port <= PORT_MAX:
         raise InvalidConfig(
-            f"{setting}: port {port} of {text!r} must be 0 to 65535 (0 is any free port)"
+            f"{setting}: port {port} of {text!r} must be 0 to {PORT_MAX} (0 is any free port)"
         )
     host = match["v6"] if match["v6"] is not None else match["host"]
     return Endpoint(name=(match["name"] or "").upper(), host=host, port=port)
@@ -126,45 +126,37 @@ def build_listeners(
     controller_names: Iterable[str],
     is_alone: bool = True,
 ) -> tuple[list[Listener], list[Endpoint]]:
-    """The listeners to open, and those left out because they serve the quorum and a node is alone in it.
+    """Return the listeners to open, and those left out: a node that is alone in its quorum needs none for it.
 
-    Kafka's listeners for clients come first.
+    Kafka's listeners for clients come first, those of other protocols follow in the order of the registry.
     """
     controllers = {name.upper() for name in controller_names}
-    protocols = _security_protocols(security_map)
+    security = _security_protocols(security_map)
     binds = _named([parse_endpoint(text, setting="listeners") for text in listeners])
     published = _advertised(advertised or (), binds)
-    opened: list[Listener] = []
     for_controllers = [bind for bind in binds if bind.name in controllers]
+    for_clients: dict[WireProtocol, list[Listener]] = {protocol: [] for protocol in protocols()}
     for bind in binds:
-        is_ours = bind.name == MANAGEMENT or _AMQP.fullmatch(bind.name)
-        if bind not in for_controllers and not is_ours:
-            _check_plaintext(bind, protocols)
-            opened.append(Listener(bind=bind, advertised=published.get(bind.name)))
-    if not opened:
+        if bind not in for_controllers:
+            protocol, scheme = protocol_of(bind.name)
+            if protocol is KAFKA:
+                _check_plaintext(bind, security)
+            address = published.get(bind.name)
+            for_clients[protocol].append(
+                Listener(bind=bind, advertised=address, protocol=protocol, scheme=scheme)
+            )
+    if not for_clients[KAFKA]:
         raise InvalidConfig(
             "listeners: there is no listener for clients; add PLAINTEXT://127.0.0.1:9092"
         )
-    opened += [
-        Listener(
-            bind=bind, advertised=published.get(bind.name), for_amqp=True, is_tls=bool(found[1])
-        )
-        for bind in binds
-        if (found := _AMQP.fullmatch(bind.name))
-    ]
-    for bind in binds:
-        if bind.name == MANAGEMENT:
-            if not any(one.for_amqp for one in opened):
-                raise InvalidConfig(
-                    f"listeners: {bind} administers AMQP, which is not served; "
-                    f"add {AMQP}://127.0.0.1:5672, or leave this listener out"
-                )
-            address = published.get(bind.name)
-            opened.append(Listener(bind=bind, advertised=address, for_management=True))
+    for listeners_of in for_clients.values():
+        for listener in listeners_of:
+            _check_requirement(listener, for_clients)
+    opened = [listener for listeners_of in for_clients.values() for listener in listeners_of]
     if is_alone:
         return opened, for_controllers
     for bind in for_controllers:
-        _check_plaintext(bind, protocols)
+        _check_plaintext(bind, security)
         address = published.get(bind.name)
         opened.append(Listener(bind=bind, advertised=address, for_controllers=True))
     return opened, []
@@ -214,8 +206,23 @@ def _advertised(texts: Iterable[str], binds: list[Endpoint]) -> dict[str, Endpoi
     return published
 
 
+def _check_requirement(
+    listener: Listener, opened: Mapping[WireProtocol, Sequence[Listener]]
+) -> None:
+    """Refuse a listener whose protocol is of no use without another one that has none."""
+    if not listener.protocol.requires:
+        return
+    required = protocol_named(listener.protocol.requires)
+    if not opened[required]:
+        raise InvalidConfig(
+            f"listeners: {listener.bind} is {required.title}'s {listener.protocol.title}, and "
+            f"{required.title} is not served; add {required.listener}://{required.default_address}, or leave "
+            "this listener out"
+        )
+
+
 def _security_protocols(entries: Iterable[str]) -> dict[str, str]:
-    protocols: dict[str, str] = {}
+    security: dict[str, str] = {}
     for entry in entries:
         name, colon, protocol = entry.partition(":")
         if not colon or protocol.strip().upper() not in SECURITY_PROTOCOLS:
@@ -223,16 +230,17 @@ def _security_protocols(entries: Iterable[str]) -> dict[str, str]:
                 f"listener.security.protocol.map: {entry!r} must be NAME:PROTOCOL with a protocol of "
                 f"{', '.join(SECURITY_PROTOCOLS)}"
             )
-        protocols[name.strip().upper()] = protocol.strip().upper()
-    return protocols
+        security[name.strip().upper()] = protocol.strip().upper()
+    return security
 
 
-def _check_plaintext(bind: Endpoint, protocols: Mapping[str, str]) -> None:
-    protocol = protocols.get(bind.name)
+def _check_plaintext(bind: Endpoint, security: Mapping[str, str]) -> None:
+    protocol = security.get(bind.name)
     if protocol is None and re.fullmatch(r"PLAINTEXT(_\d+)?", bind.name):
         return
     if protocol is None:
-        near = get_close_matches(bind.name, _SPOKEN, n=1)
+        names = [scheme.listener for one in protocols() for scheme in one.schemes]
+        near = get_close_matches(bind.name, names, n=1)
         raise InvalidConfig(
             f"listeners: nothing says which security protocol {bind.name} uses; "
             + (f"did you mean {near[0]}? Otherwise " if near else "")

@@ -1,6 +1,7 @@
-"""Why a broker did not start, said so that whoever reads it knows what to do next."""
+"""Why a broker did not start, with what to do about it."""
 
 import errno
+from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
 
@@ -13,12 +14,8 @@ from millpond.base.errors import (
 )
 from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.log.log_dir import WrongDirectory
-from millpond.server.endpoints import (
-    MANAGEMENT,
-    MANAGEMENT_PORT_DISTANCE,
-    host_port,
-    is_amqp,
-)
+from millpond.server.endpoints import host_port
+from millpond.server.protocols import KAFKA, protocol_named, protocol_of, protocols
 
 
 class ExitCode(IntEnum):
@@ -45,20 +42,22 @@ class StartFailed(MillpondError):
         return "\n".join((self.what, *(f"  - {line}" for line in self.advice)))
 
 
-# What options of the command are called where a broker is started in Python.
-_IN_CODE = (
-    ("--listen 127.0.0.1:", "port="),
-    ("--listen", "port="),
-    ("--amqp 127.0.0.1:", "listeners=…,AMQP://127.0.0.1:"),
-    ("--amqp", "listeners="),
-    ("--data", "data="),
-)
+def _in_code() -> Iterator[tuple[str, str]]:
+    """Yield options of ``millpond up`` with the arguments of ``Broker`` that mean the same."""
+    yield f"{KAFKA.option} 127.0.0.1:", "port="
+    yield KAFKA.option, "port="
+    for protocol in protocols():
+        if protocol is KAFKA:
+            continue
+        yield f"{protocol.option} 127.0.0.1:", f"{protocol.name}="
+        yield protocol.option, f"{protocol.name}="
+    yield "--data", "data="
 
 
 def told_in_code(failure: StartFailed) -> StartFailed:
-    """The same failure with advice for those who start a broker in Python."""
+    """Return the same failure with advice for a program that starts a broker in Python."""
     advice = list(failure.advice)
-    for option, argument in _IN_CODE:
+    for option, argument in _in_code():
         advice = [line.replace(option, argument) for line in advice]
     told = StartFailed(failure.what, *advice, code=failure.code)
     told.__cause__ = failure.__cause__
@@ -66,13 +65,19 @@ def told_in_code(failure: StartFailed) -> StartFailed:
 
 
 def bind_failed(host: str, port: int, error: OSError, *, name: str = "") -> StartFailed:
-    """An address that cannot be listened on; the listener's ``name`` tells which option moves it."""
+    """Explain an address that cannot be listened on; the listener's ``name`` tells which option moves it."""
     address = host_port(host, port)
-    option, example, other = "--listen", "127.0.0.1:9192", "a broker you started before"
-    if is_amqp(name) or name == MANAGEMENT:
-        option, example, other = "--amqp", "127.0.0.1:5772", f"a RabbitMQ, or {other}"
-    if name == MANAGEMENT:
-        address += f" (AMQP's management API, {MANAGEMENT_PORT_DISTANCE} above AMQP's port)"
+    protocol, _scheme = protocol_of(name)
+    other = "a broker you started before"
+    if protocol.rival:
+        other = f"{protocol.rival}, or {other}"
+    if protocol.requires:
+        required = protocol_named(protocol.requires)
+        address += (
+            f" ({required.title}'s {protocol.title}, {protocol.port_distance} above {required.title}'s port "
+            f"unless {protocol.option} says otherwise)"
+        )
+    option, example = protocol.option, protocol.other_address
     if error.errno == errno.EADDRINUSE:
         return StartFailed(
             f"Cannot listen on {address}: another program already does.",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Who has not agreed on a key by then is gone.
+# A client that has not completed the TLS handshake by then is disconnected.
 _TLS_HANDSHAKE_S = 10.0
 
 
@@ -27,9 +27,9 @@ class BoundListener:
     def __init__(self, listener: Listener, sockets: Sequence[socket.socket]) -> None:
         self.name = listener.name
         self.for_controllers = listener.for_controllers
-        self.for_amqp = listener.for_amqp
-        self.for_management = listener.for_management
+        self.protocol = listener.protocol
         self.is_tls = listener.is_tls
+        self._url_scheme = listener.scheme.url
         self.sockets = tuple(sockets)
         self.port: int = sockets[0].getsockname()[1]
         self.advertised = _advertised(listener, self.port)
@@ -41,10 +41,12 @@ class BoundListener:
         return host_port(self.advertised.host, self.advertised.port)
 
     @property
-    def amqp_url(self) -> str:
-        """The address as AMQP's clients write it; guest is let in from this machine only."""
-        who = "guest:guest@" if self.advertised.is_loopback else ""
-        return f"amqp{'s' * self.is_tls}://{who}{self.address}/"
+    def url(self) -> str:
+        """The address as this protocol's clients write it, with a login that works from this machine only."""
+        if not self._url_scheme:
+            return self.address
+        login = self.protocol.local_login if self.advertised.is_loopback else ""
+        return f"{self._url_scheme}://{login}{'@' if login else ''}{self.address}/"
 
     async def serve(
         self,
@@ -53,7 +55,7 @@ class BoundListener:
         backlog: int,
         tls: "ssl.SSLContext | None" = None,
     ) -> None:
-        """Accept connections, each joined to what ``factory`` makes."""
+        """Accept connections; ``factory`` makes the transport of each."""
         loop = asyncio.get_running_loop()
         for each in self.sockets:
             server = await loop.create_server(

@@ -17,8 +17,9 @@ from uuid import UUID
 from millpond.base.uuids import text_id
 from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.server.config import Origin, Settings
-from millpond.server.endpoints import Endpoint, host_port
+from millpond.server.endpoints import PORT_MAX, Endpoint, host_port
 from millpond.server.failures import ExitCode, StartFailed, bind_failed, start_failed
+from millpond.server.protocols import KAFKA, WireProtocol
 from millpond.server.secret import PLAN_FILE, SECRET_FILE, new_secret, write_secret
 
 # Replicas of a topic that is made without a number, as far as there are nodes.
@@ -72,9 +73,8 @@ class LocalCluster:
             },
         }
         options = ["--listen", f"{self.listener}://{node.address}", "--data", str(node.data)]
-        amqp = amqp_address(node, settings)
-        if amqp is not None:
-            options += ["--amqp", amqp]
+        for protocol, address in addresses_of(node, settings).items():
+            options += [protocol.option, address]
         for name, value in values.items():
             options += ["--set", f"{name}={value}"]
         return options
@@ -92,12 +92,21 @@ def _is_given_a_secret(settings: Settings) -> bool:
     return any(settings.source_of(name).origin is not Origin.DEFAULT for name in names)
 
 
-def amqp_address(node: LocalNode, settings: Settings) -> str | None:
-    """Where a node speaks AMQP, if it is to: the first at the port that was given, the others behind it."""
-    bind = next((one.bind for one in settings.listeners if one.for_amqp), None)
-    if bind is None:
-        return None
-    return host_port(bind.host, bind.port + node.node_id - 1 if bind.port else 0)
+def addresses_of(node: LocalNode, settings: Settings) -> dict[WireProtocol, str]:
+    """Return where a node serves protocols other than Kafka's.
+
+    The first node has the ports that were given, the others have the next ones.
+    """
+    found: dict[WireProtocol, str] = {}
+    for listener in settings.listeners:
+        protocol, bind = listener.protocol, listener.bind
+        if protocol is KAFKA or protocol in found:
+            continue
+        port = bind.port + node.node_id - 1 if bind.port else 0
+        # A protocol that is opened with another one has no port of its own above the last one.
+        if port <= PORT_MAX or not protocol.requires:
+            found[protocol] = host_port(bind.host, port)
+    return found
 
 
 def plan_cluster(settings: Settings, *, nodes: int, rng_bytes: bytes) -> LocalCluster:
@@ -160,7 +169,7 @@ def nodes_in(data: Path) -> int | None:
 
 
 def _endpoint(settings: Settings) -> Endpoint:
-    for_kafka = [one for one in settings.listeners if not (one.for_amqp or one.for_management)]
+    for_kafka = [one for one in settings.listeners if one.protocol is KAFKA]
     if len(for_kafka) != 1:
         raise StartFailed(
             "Several nodes on one machine take one listener.",

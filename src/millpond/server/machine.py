@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from millpond.engine.limits.pressure import Readings
+from millpond.base.pressure import Readings
 
 _STATM = Path("/proc/self/statm")
 _CGROUPS = (

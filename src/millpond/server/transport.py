@@ -7,72 +7,51 @@ business.
 """
 
 import asyncio
-import logging
 from collections.abc import Sequence
-from typing import cast
+from functools import partial
 
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.session import KafkaSession
 from millpond.server.connections import Connections
-from millpond.server.sockets import keep_waiting, peer_of, socket_address, tune
+from millpond.server.sockets import socket_address
+from millpond.server.stream_transport import SocketConnection
 from millpond.wire.kafka.primitives import BytesLike
 
-log = logging.getLogger(__name__)
-
-# Bytes that nobody will read; a buffer may not be empty.
+# Where bytes go that are not read; a buffer may not be empty.
 _NOWHERE = memoryview(bytearray(4096))
 
 
-class KafkaConnection(asyncio.BufferedProtocol):
+class KafkaConnection(SocketConnection, asyncio.BufferedProtocol):
     """One accepted connection."""
 
-    __slots__ = (
-        "_closing",
-        "_connections",
-        "_frontend",
-        "_listener",
-        "_session",
-        "_transport",
-        "peer",
-        "touched",
-    )
+    __slots__ = ("_frontend", "_listener", "_session", "touched")
 
     def __init__(self, frontend: KafkaFrontend, connections: Connections, listener: str) -> None:
+        super().__init__(connections)
         self._frontend = frontend
-        self._connections = connections
         self._listener = listener
         self._session: KafkaSession | None = None
-        self._transport: asyncio.Transport | None = None
-        self._closing = False
-        self.peer = "?"
         self.touched = True
 
     @property
     def is_writing(self) -> bool:
         """Whether an answer that the client may count on has not left yet."""
-        if self._session is not None and self._session.is_busy:
-            return True
-        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+        return (self._session is not None and self._session.is_busy) or super().is_writing
 
     # --- what the loop calls ---------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = stream = cast("asyncio.Transport", transport)
-        host, self.peer = peer_of(stream)
-        if not self._connections.admit(self, host):
-            self.abort()
+        stream = self._admit(transport, self._frontend.connection_wait_ms, may_be_node=True)
+        if stream is None:
             return
-        if wait_ms := self._connections.wait_ms():
-            keep_waiting(stream, wait_ms, self.abort)
-            return
-        quotas = self._frontend.engine.quotas
-        if quotas.limits_connections and (wait_ms := self._frontend.connection_wait_ms(host)):
-            keep_waiting(stream, wait_ms, self.abort)
-            return
-        tune(stream)
-        local = socket_address(stream, "sockname")
+        connections = self._connections
         self._session = self._frontend.session(
-            self, listener=self._listener, peer=self.peer, local=local
+            self,
+            listener=self._listener,
+            peer=self.peer,
+            local=socket_address(stream, "sockname"),
+            is_on_trial=connections.is_on_trial(self),
+            on_node=partial(connections.prove, self),
         )
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -99,10 +78,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        if error is not None and not isinstance(error, ConnectionError):
-            log.info("peer=%s: connection lost: %s", self.peer, error)
-        self._closing = True
-        self._connections.leave(self)
+        self._end(error)
         session, self._session = self._session, None
         if session is not None:
             session.connection_lost()
@@ -127,15 +103,3 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Deliver bytes again."""
         if self._transport is not None and not self._closing and not self._transport.is_closing():
             self._transport.resume_reading()
-
-    def close(self) -> None:
-        """Send what is left, then end the connection."""
-        self._closing = True
-        if self._transport is not None:
-            self._transport.close()
-
-    def abort(self) -> None:
-        """End the connection at once; what is not sent is lost."""
-        self._closing = True
-        if self._transport is not None:
-            self._transport.abort()

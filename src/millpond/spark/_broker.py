@@ -1,11 +1,12 @@
-"""Brokers for Spark's processes: calls that wait, connections that live between batches, raw batches out.
+"""Connections to brokers for Spark's processes: blocking calls, kept between batches, raw batches out.
 
 Spark keeps its Python processes: the driver has one for each query, executors reuse theirs. So connections
 are kept for the process, by settings (``brokers_for``). A broker that was never reached is an error at once,
-for somebody gave a wrong address; one that was, or that the driver has reached before a task began, is waited
-for as long as the settings say.
+because its address is probably wrong; one that was reached, or that the driver has reached before a task
+began, is waited for as long as the settings say.
 
-An event loop in a thread of its own does the talking, so that the next bytes arrive while these are decoded.
+The requests run on an event loop in a background thread, so that the next bytes arrive while these are
+decoded.
 """
 
 import asyncio
@@ -50,11 +51,11 @@ from millpond.wire.kafka.messages.metadata import (
 T = TypeVar("T")
 
 _TOPIC_IDS_FROM = 13  # from this version of Fetch on, topics are named by id
-# A broker that has just started may not have heard of every topic yet.
+# A broker that has just started may not know every topic yet.
 _UNKNOWN_TOPIC_S = 3.0
 _COMMIT_S = 5.0
-# An answer without records below the end of a range: a gap to the end (compaction), or a broker that holds
-# back because of a quota. Only after some of them in a row it is taken for a gap.
+# A response without records below the end of a range: a gap to the end (compaction), or a broker that holds
+# back because of a quota. Only several of them in a row are taken for a gap.
 _EMPTY_ANSWERS_MAX = 3
 
 _UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -75,7 +76,7 @@ class Brokers:
         self.cluster = Cluster(
             settings.bootstrap,
             client_id=settings.client_id,
-            timeout_s=settings.patience_s,
+            timeout_s=settings.timeout_s,
             request_s=settings.request_s,
             unknown_topic_s=_UNKNOWN_TOPIC_S,
         )
@@ -91,7 +92,7 @@ class Brokers:
         self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for a piece of work on the loop."""
+        """Run ``work`` on the loop and return its result."""
         future = self.submit(work)
         try:
             return future.result()
@@ -100,13 +101,13 @@ class Brokers:
             raise
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin a piece of work on the loop; its result comes later."""
+        """Start ``work`` on the loop; return its future."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    # --- what the driver asks ---
+    # --- for the driver ---
 
     def topics(self, subscription: Subscription) -> Mapping[str, Collection[int]]:
-        """The topics that the subscription means, those that exist, with their partitions."""
+        """Return the existing topics of the subscription, with their partitions."""
         match subscription:
             case Topics(names):
                 return self.run(self._partitions(names))
@@ -117,13 +118,13 @@ class Brokers:
                 return {topic: at for topic, at in found.items() if subscription.matches(topic)}
 
     def all_topics(self) -> Collection[str]:
-        """Every topic but the broker's own."""
+        """Return every topic except internal ones."""
         return self.run(self._partitions(None)).keys()
 
     def bounds(
         self, places: Iterable[TopicPartition], isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> Bounds:
-        """Where these logs begin and end; what does not exist is left out."""
+        """Return the starts and ends of these logs; partitions that do not exist are left out."""
         wanted = list(places)
 
         async def ask() -> Bounds:
@@ -137,12 +138,12 @@ class Brokers:
     def at_times(
         self, times: Mapping[TopicPartition, int], isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> dict[TopicPartition, int | None]:
-        """The offset of the first record at or after each time."""
+        """Return the offset of the first record at or after each time."""
         found = self.run(self._offsets(dict(times), isolation))
         return {place: offset if offset >= 0 else None for place, offset in found.items()}
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set the offsets of a group that has no members; not worth waiting long for."""
+        """Set the offsets of a group without members; with a short time-out."""
         if offsets:
             self.run(self._groups.commit(group_id, offsets, timeout_s=_COMMIT_S))
 
@@ -178,10 +179,10 @@ class Brokers:
                 raise answer
         return offsets
 
-    # --- what executors read ---
+    # --- for executors ---
 
     def read(self, wanted: Range, fetch: FetchSettings, lose: LossPolicy) -> Iterator[Fetched]:
-        """The batches of a range, one answer ahead of the reader; the last may go beyond its end."""
+        """Yield the batches of a range, one response ahead of the reader; the last may go beyond its end."""
         lane = self._free_lanes.pop() if self._free_lanes else f"spark {next(_lanes)}"
         reader = _RangeReader(self.cluster, wanted, fetch, lose, lane)
         coming: Future[Fetched | None] = self.submit(reader.next())
@@ -195,14 +196,14 @@ class Brokers:
             if is_read:
                 self._free_lanes.append(
                     lane
-                )  # nothing is under way on it: the next batch saves a connection
+                )  # nothing is in flight on it: the next batch saves a connection
             else:
                 coming.cancel()
                 self.run(reader.close())
 
 
 class _RangeReader:
-    """Asks the leader of one partition again and again until a range is read."""
+    """Fetches from the leader of one partition until a range is read."""
 
     def __init__(
         self,
@@ -222,11 +223,11 @@ class _RangeReader:
         self._waiting: Attempts | None = None
 
     async def close(self) -> None:
-        """Close the connection that was made for it."""
+        """Close the reader's connection."""
         self._cluster.close_lane(self._lane)
 
     async def next(self) -> Fetched | None:
-        """The next answer that has batches; ``None`` at the end of the range."""
+        """Return the next response that has batches; ``None`` at the end of the range."""
         while self._position < self._range.end:
             answer = await self._ask()
             if answer is None:
@@ -238,7 +239,7 @@ class _RangeReader:
         return None
 
     def _take(self, answer: PartitionData) -> Fetched | None:
-        """What an answer brings; moves the position behind it."""
+        """Return the batches of a response and move the position behind them."""
         data = memoryview(answer.records) if answer.records else memoryview(b"")
         position = self._position
         for _, header in iter_batches(data):
@@ -257,7 +258,7 @@ class _RangeReader:
         )
 
     async def _nothing(self, answer: PartitionData) -> None:
-        """An answer without a batch: the rest of the range is a gap, or it is not there yet."""
+        """Handle a response without a batch: the rest of the range is a gap, or not there yet."""
         visible = (
             answer.last_stable_offset
             if self._fetch.isolation is Isolation.READ_COMMITTED
@@ -279,7 +280,7 @@ class _RangeReader:
         )
 
     async def _ask(self) -> PartitionData | None:
-        """One Fetch, tried again while leaders move and brokers are away; ``None`` after a loss."""
+        """Send one fetch, retried while leaders move and brokers are away; return ``None`` after a loss."""
         place = self._range.place
         attempts = self._cluster.attempts(f"reading {place} at offset {self._position}")
         while True:
@@ -334,7 +335,7 @@ class _RangeReader:
             answer: FetchResponse = await connection.request(ApiKey.FETCH, request, version=version)
         if answer.error_code != ErrorCode.NONE:
             raise BrokerRefused(answer.error_code, subject=str(place))
-        if answer.throttle_time_ms:  # a quota: the broker answers with nothing until then
+        if answer.throttle_time_ms:  # a quota: the broker returns nothing until then
             self._empty_answers = 0
             await asyncio.sleep(answer.throttle_time_ms / 1000)
         for responded in answer.responses:
@@ -343,7 +344,7 @@ class _RangeReader:
         raise ConnectionLost(f"{place}: the broker left the partition out of its answer")
 
     async def _out_of_range(self) -> None:
-        """Between planning and reading the log's start has moved, or its end: say so, and step over it."""
+        """Report a position that is out of range because the log changed since planning, and skip the gap."""
         place = self._range.place
         found = await Admin(self._cluster).list_offsets({place: EARLIEST})
         earliest = found[place]
@@ -355,7 +356,7 @@ class _RangeReader:
             self._lost(self._range.end, Reason.WENT_BACK)
 
     def _lost(self, end: int, reason: Reason) -> None:
-        """Everything from here to ``end`` is lost: say so, and go on there if that is allowed."""
+        """Report everything from here to ``end`` as lost, and continue there if that is allowed."""
         first, place = self._position, self._range.place
         self._lose(
             [
@@ -372,7 +373,7 @@ class _RangeReader:
 
 
 class BrokerPlace:
-    """The brokers as the driver's tracker asks them, with the query's view of transactions."""
+    """The brokers as the driver's tracker uses them, with the query's isolation level."""
 
     def __init__(self, settings: BrokerSettings, isolation: Isolation) -> None:
         self._brokers = brokers_for(settings)
@@ -400,7 +401,7 @@ _keeping = threading.Lock()
 
 
 def brokers_for(settings: BrokerSettings) -> Brokers:
-    """This process's connections with these settings. A forked child makes its own."""
+    """Return this process's connections with these settings. A forked child makes its own."""
     key = (os.getpid(), settings)
     with _keeping:
         brokers = _kept.get(key)
@@ -410,7 +411,7 @@ def brokers_for(settings: BrokerSettings) -> Brokers:
 
 
 async def _without_group(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Raise the first of several errors as itself."""
+    """Raise the first of several errors without its exception group."""
     try:
         return await work()
     except BaseExceptionGroup as group:

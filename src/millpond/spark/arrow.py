@@ -1,6 +1,6 @@
-"""Columns of records as Arrow batches, and the other way round; buffers are shared, not copied.
+"""Converts columns of records to Arrow batches and back; buffers are shared, not copied.
 
-The schema is that of Spark's Kafka connector, in the types that PySpark demands of a data source.
+The schema is that of Spark's Kafka connector, in the types that PySpark requires of a data source.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from millpond.base.limits import COLUMN_CHUNK_ROWS
 from millpond.record.batch import ByteBuffer
 from millpond.record.columns import BinaryColumn, Columns, HeaderColumn
 
-# PyArrow has no types of its own for checkers.
+# PyArrow has no type annotations.
 RecordBatch: TypeAlias = Any
 Array: TypeAlias = Any
 
@@ -47,7 +47,7 @@ class Rows:
 
 
 def to_record_batch(columns: Columns, topic: str, partition: int) -> RecordBatch:
-    """The columns, decoded with ``microseconds=True``, as rows of the source."""
+    """Return the columns, decoded with ``microseconds=True``, as rows of the source."""
     count = columns.count
     arrays = [
         _binary_array(pa.binary(), count, columns.keys),
@@ -65,10 +65,10 @@ def to_record_batch(columns: Columns, topic: str, partition: int) -> RecordBatch
 
 
 def from_record_batch(batch: RecordBatch) -> Rows:
-    """The columns ``key``, ``value``, ``headers`` and ``timestamp`` of a batch, those that it has.
+    """Return the columns ``key``, ``value``, ``headers`` and ``timestamp`` of a batch, as far as it has them.
 
-    Texts become their UTF-8 bytes. A row without a timestamp is refused (``ValueError``): the writer
-    has to choose one first.
+    Texts become their UTF-8 bytes. A row without a timestamp raises ``ValueError``: the writer has to choose
+    one first.
     """
     return Rows(
         count=batch.num_rows,
@@ -80,7 +80,7 @@ def from_record_batch(batch: RecordBatch) -> Rows:
 
 
 def binary_column(array: Array) -> BinaryColumn | None:
-    """An array of byte strings or texts as a column; None for an array of nulls only."""
+    """Return an array of byte strings or texts as a column; None for an array of nulls only."""
     array = _plain(array, pa.binary())
     if array.null_count == len(array) > 0:
         return None
@@ -96,7 +96,7 @@ def _constant(value: object, kind: Any, count: int) -> Array:
 
 @lru_cache(maxsize=8)
 def _repeated(value: object, kind: Any) -> Array:
-    """A chunk's worth of one value, made once for the many chunks of a partition."""
+    """Return an array that repeats one value, cached for the many chunks of a partition."""
     return pa.repeat(pa.scalar(value, kind), COLUMN_CHUNK_ROWS)
 
 
@@ -122,7 +122,7 @@ def _headers_array(count: int, headers: HeaderColumn) -> Array:
         names.validate(full=True)
     except (
         pa.ArrowInvalid
-    ):  # the wire does not promise UTF-8; Java's clients put replacement characters
+    ):  # the wire does not guarantee UTF-8; Java's clients use replacement characters
         raw = _binary_array(pa.binary(), pairs, headers.names)
         names = pa.array([name.decode("utf-8", "replace") for name in raw.to_pylist()], pa.string())
     values = _binary_array(pa.binary(), pairs, headers.values)
@@ -139,7 +139,7 @@ def _buffer(buffer: ByteBuffer | None) -> Any:
 
 
 def _plain(array: Array, kind: Any) -> Array:
-    """The array as one of this type that begins at the start of its buffers."""
+    """Return the array with this type and offset 0 in its buffers."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if array.type != kind:

@@ -1,4 +1,4 @@
-"""Positions of a query on their way to a group: taken from its progress, committed one after the other."""
+"""Commits a query's positions for a group, taken from its progress, one after the other."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 def end_offsets(texts: Iterable[str | None]) -> Offsets:
-    """The end offsets in a progress, of those sources that have offsets in the connector's form."""
+    """Return the end offsets in a progress report, of sources with offsets in the connector's form."""
     offsets: Offsets = {}
     for text in texts:
         try:
@@ -27,7 +27,7 @@ def end_offsets(texts: Iterable[str | None]) -> Offsets:
 
 
 class Committer:
-    """Commits positions one after the other, in the order in which they came."""
+    """Commits positions one after the other, in the order of ``put``."""
 
     def __init__(self, commit: Callable[[Mapping[TopicPartition, int]], None], group: str) -> None:
         self._commit = commit
@@ -37,16 +37,16 @@ class Committer:
         self._thread.start()
 
     def put(self, offsets: Offsets) -> None:
-        """Have positions committed soon."""
+        """Queue positions to be committed."""
         if offsets:
             self._waiting.put(offsets)
 
     def flush(self) -> None:
-        """Wait until everything that was put is done."""
+        """Wait until every queued position is committed or has failed."""
         self._waiting.join()
 
     def close(self) -> None:
-        """The same, and end the thread."""
+        """Flush, and end the thread."""
         self._waiting.put(None)
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""Records of what was fetched as columns, and what happens to batches whose records cannot be read."""
+"""Decodes fetched records into columns, and handles batches whose records cannot be read."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from millpond.spark.plan import Lost, Range, Reason
 def readable_columns(
     wanted: Range, fetched: Fetched, lose: LossPolicy, *, headers: bool, check_crcs: bool
 ) -> Iterator[Columns]:
-    """What was fetched, without the batches that cannot be read, if the query may go on without them."""
+    """Yield the fetched columns without the batches that cannot be read, if the query may skip them."""
     position, end = wanted.first, wanted.end
     unreadable: UnreadableBatch | None = None
     while True:
@@ -29,7 +29,7 @@ def readable_columns(
                 yield columns
                 position = max(position, columns.next_offset)
         except UnreadableBatch as error:
-            # What lies before it in the same chunk was not given out yet: once more, up to there.
+            # The records before it in the same chunk were not yielded yet: decode again, up to there.
             unreadable = error
             lose([_unreadable(wanted, error)])
         else:

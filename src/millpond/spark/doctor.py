@@ -1,4 +1,4 @@
-"""Whether Spark can run here: one finding for each thing it needs, and what to do about it."""
+"""Checks whether Spark can run here: one finding for each requirement, with advice."""
 
 import importlib.metadata
 import importlib.util
@@ -15,7 +15,7 @@ _INSTALL = "pip install '.[spark]' in a clone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was looked at. ``advice`` is empty where nothing need be done."""
+    """One checked requirement. ``advice`` is empty if nothing need be done."""
 
     what: str
     found: str
@@ -24,7 +24,7 @@ class Finding:
 
 
 def examine() -> Iterator[Finding]:
-    """Look at everything, in the order in which it must be put right."""
+    """Check everything, in the order in which it must be corrected."""
     yield _python()
     yield _pyspark()
     yield _pandas()
@@ -43,9 +43,7 @@ def examine() -> Iterator[Finding]:
 
 def _python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
-    return Finding(
-        what="Python", found=version
-    )  # that it is new enough was checked at installation
+    return Finding(what="Python", found=version)  # the installation checked its version
 
 
 def _pyspark() -> Finding:

@@ -1,4 +1,4 @@
-"""What can be wrong with a Spark query that reads from or writes to a broker, and what to do about it."""
+"""The errors of Spark queries that read from or write to a broker."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,23 +8,23 @@ from millpond.client import NoBroker, OutOfTime
 
 
 class SparkError(MillpondError):
-    """Root of what the source, the sink and the session raise."""
+    """Base class of the errors of source, sink and session."""
 
 
 class WrongOption(SparkError):
-    """An option that does not exist, cannot have this value, or contradicts another one."""
+    """An option that does not exist, has an invalid value, or contradicts another one."""
 
 
 class UnknownTopic(SparkError):
-    """A topic or partition that an option names and the broker does not have."""
+    """A topic or partition in an option that the broker does not have."""
 
 
 class BrokerAway(SparkError):
-    """No broker answered for as long as the options allow; the query can be started again."""
+    """No broker answered within the configured time; the query can be restarted."""
 
 
 class DataLost(SparkError):
-    """Records that the query had still to read are not in the log any more."""
+    """Records that the query had not read yet are no longer in the log."""
 
 
 class NoJava(SparkError):
@@ -33,7 +33,7 @@ class NoJava(SparkError):
 
 @contextmanager
 def waiting_for_brokers(what: str, option: str, seconds: float) -> Iterator[None]:
-    """Say what was to be read or written, and which option bounds the wait, when brokers stay away."""
+    """Add to errors what was to be read or written, and which option bounds the wait."""
     try:
         yield
     except (NoBroker, OutOfTime) as error:

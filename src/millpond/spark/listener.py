@@ -1,10 +1,10 @@
-"""Spark's progress as a consumer group, so that ``millpond group describe`` shows its lag like anybody's.
+"""Shows Spark's progress as a consumer group, so that ``millpond kafka group describe`` shows its lag.
 
-``show_as_group(spark, "localhost:9092", "etl")`` and every streaming query of the session that reads Kafka
+After ``show_as_group(spark, "localhost:9092", "etl")`` every streaming query of the session that reads Kafka
 offsets, by this source or by the official connector, has its end offsets committed for the group after each
 batch. The source does the same by itself for queries with the option ``kafka.group.id``; this is for queries
-that one cannot or does not want to touch. Checkpoints stay the truth: a group is what others look at, and a
-commit that fails is a line in the log.
+that cannot be changed. Checkpoints remain authoritative: the group is for monitoring, and a failed commit is
+only logged.
 """
 
 from typing import Any
@@ -15,13 +15,13 @@ from millpond.spark._broker import Brokers
 from millpond.spark.committer import Committer, end_offsets
 from millpond.spark.options import BrokerSettings
 
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 
 
 def show_as_group(
     spark: Any, bootstrap: str, group: str, *, query: str | None = None
 ) -> "GroupListener":
-    """Commit the progress of the session's queries, or of the one with this name. Gives the listener.
+    """Commit the progress of the session's queries, or of the one with this name. Return the listener.
 
     ``close`` it before the session stops, so that the last commit is not lost.
     """
@@ -31,24 +31,26 @@ def show_as_group(
 
 
 class GroupListener(StreamingQueryListener):
-    """Hears of each batch, commits in a thread of its own: Spark's listener bus waits for nobody."""
+    """Receives Spark's progress events and commits in its own thread, so as not to block Spark's listener
+    bus.
+    """
 
     def __init__(self, bootstrap: str, group: str, *, query: str | None = None) -> None:
         self._group = group
         self._query = query
         self._spark: Any = None
-        self._brokers = Brokers(BrokerSettings(bootstrap=bootstrap, patience_s=_PATIENCE_S))
+        self._brokers = Brokers(BrokerSettings(bootstrap=bootstrap, timeout_s=_TIMEOUT_S))
         self._committer = Committer(lambda offsets: self._brokers.commit(group, offsets), group)
 
     def attach(self, spark: Any) -> None:
-        """Begin to listen to a session."""
+        """Start listening to a session."""
         self._spark = spark
         spark.streams.addListener(self)
 
     def close(self) -> None:
-        """Commit what was heard last, then stop."""
+        """Commit the last progress, then stop."""
         if self._spark is not None:
-            # Events come through a queue of Spark's; those of batches that are done must not be missed.
+            # Events come through a queue of Spark's; those of finished batches must not be missed.
             self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # noqa: SLF001
             self._spark.streams.removeListener(self)
             self._spark = None
@@ -56,20 +58,20 @@ class GroupListener(StreamingQueryListener):
         self._brokers.close()
 
     def flush(self) -> None:
-        """Wait until everything that was heard is committed, or was tried."""
+        """Wait until every received position is committed, or has failed."""
         self._committer.flush()
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        """Nothing is read yet."""
+        """Do nothing: no batch is done yet."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """A batch is done."""
+        """Queue the end offsets of a finished batch."""
         progress = event.progress
         if self._query is None or progress.name == self._query:
             self._committer.put(end_offsets(source.endOffset for source in progress.sources))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing new."""
+        """Do nothing: no batch was run."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Its last batch was heard of before."""
+        """Do nothing: the last batch was reported before."""

@@ -1,8 +1,8 @@
-"""What happens when records are gone before a query has read them: it is said which, every time.
+"""The policy for records that are deleted before a query has read them; every such range is reported.
 
-With ``failOnDataLoss=true`` the query stops with an error that lists every range. With ``false`` it goes on;
-each range is a line in the log and, if ``lossReport`` names a file, a JSON object in it, so that somebody can
-count what is missing. After a crash Spark plans a batch again, and a range may stand there twice.
+With ``failOnDataLoss=true`` the query stops with an error that lists every range. With ``false`` it
+continues; each range is a line in the log and, if ``lossReport`` names a file, a JSON object in it, so that a
+user can count what is missing. After a crash Spark plans a batch again, and a range may be reported twice.
 """
 
 import json
@@ -23,13 +23,13 @@ _SHOWN_MAX = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossPolicy:
-    """Whether to stop, and where to write down what is lost. Can be pickled to executors."""
+    """Whether to stop, and where to report losses. Can be pickled to executors."""
 
     fail: bool
     report: str | None = None
 
     def __call__(self, lost: Sequence[Lost]) -> None:
-        """Raise ``DataLost``, or report and return. Nothing lost, nothing done."""
+        """Raise ``DataLost``, or report and return. Does nothing without losses."""
         if not lost:
             return
         if self.fail:
@@ -39,7 +39,7 @@ class LossPolicy:
         self._write_down(lost)
 
     def shed(self, left_out: Sequence[Lost]) -> None:
-        """Report what is left out on purpose, which is no reason to stop."""
+        """Report what is skipped on purpose, which does not stop the query."""
         for item in left_out:
             log.warning("%s", item)
         if left_out:
@@ -51,7 +51,7 @@ class LossPolicy:
 
 
 def append_report(path: Path, lost: Sequence[Lost], *, now_ms: int) -> None:
-    """Add a JSON line for each range; several processes may write to one file."""
+    """Append a JSON line for each range; several processes may write to one file."""
     lines = "".join(json.dumps(_entry(item, now_ms)) + "\n" for item in lost)
     path.parent.mkdir(parents=True, exist_ok=True)
     # One write in append mode: lines of several tasks do not mix.

@@ -1,8 +1,8 @@
 """Positions in topics as Spark keeps them: JSON in exactly the form of the official Kafka connector.
 
-``{"orders": {"0": 23, "1": -1}}`` is topic, partition, next offset; in options -2 stands for the earliest and
--1 for the latest. Checkpoints of a query hold the same form, without the negative numbers. Pure functions;
-nothing here knows a broker.
+``{"orders": {"0": 23, "1": -1}}`` is topic, partition, next offset; in options -2 is the earliest and -1 the
+latest. Checkpoints of a query hold the same form, without the negative numbers. Pure functions without a
+broker.
 """
 
 import json
@@ -56,7 +56,7 @@ _PARTITIONS_EXAMPLE = '{"topicA":[0,1],"topicB":[2,4]}'
 
 
 def from_checkpoint(offset: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """Positions from the dictionary that Spark hands back."""
+    """Return positions from the dictionary that Spark passes."""
     return {
         TopicPartition(topic, int(partition)): int(position)
         for topic, positions in offset.items()
@@ -65,7 +65,9 @@ def from_checkpoint(offset: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 def to_checkpoint(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The dictionary that Spark writes down as JSON; topics and partitions in order, so equal means equal."""
+    """Return the dictionary that Spark stores as JSON; topics and partitions are sorted, so equal means
+    equal.
+    """
     result: dict[str, dict[str, int]] = {}
     for place in sorted(offsets):
         result.setdefault(place.topic, {})[str(place.partition)] = offsets[place]
@@ -73,12 +75,12 @@ def to_checkpoint(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, 
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> str:
-    """The same as text."""
+    """Return the same as text."""
     return json.dumps(to_checkpoint(offsets), separators=(",", ":"))
 
 
 def parse_where(option: str, text: str) -> Edge | AtOffsets:
-    """``earliest``, ``latest`` or JSON, as in ``startingOffsets``."""
+    """Parse ``earliest``, ``latest`` or JSON, as in ``startingOffsets``."""
     word = text.strip().lower()
     if word in {"earliest", "latest"}:
         return Edge[word.upper()]
@@ -96,7 +98,7 @@ def parse_where(option: str, text: str) -> Edge | AtOffsets:
 
 
 def parse_times(option: str, text: str) -> AtTimes:
-    """JSON with a time for each partition, as in ``startingOffsetsByTimestamp``."""
+    """Parse JSON with a time for each partition, as in ``startingOffsetsByTimestamp``."""
     times = _parse_numbers(option, text, _TIMES_EXAMPLE)
     for place, time in times.items():
         if time < 0:
@@ -105,7 +107,7 @@ def parse_times(option: str, text: str) -> AtTimes:
 
 
 def parse_partitions(option: str, text: str) -> frozenset[TopicPartition]:
-    """JSON with lists of partitions, as in ``assign``."""
+    """Parse JSON with lists of partitions, as in ``assign``."""
     value = _parse_object(option, text, _PARTITIONS_EXAMPLE)
     places: set[TopicPartition] = set()
     for topic, numbers in value.items():
@@ -118,7 +120,7 @@ def parse_partitions(option: str, text: str) -> frozenset[TopicPartition]:
 
 
 def names(places: Iterable[TopicPartition], *, at_most: int = 10) -> str:
-    """Partitions for a message: sorted, and not more than people read."""
+    """Return partitions for a message: sorted, and at most ``at_most``."""
     listed = [str(place) for place in sorted(places)]
     more = f" and {len(listed) - at_most} more" if len(listed) > at_most else ""
     return ", ".join(listed[:at_most]) + more

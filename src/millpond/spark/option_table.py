@@ -1,8 +1,8 @@
-"""The names of the source's options: which there are, which Kafka settings mean something, which are refused.
+"""The names of the source's options: our own, supported Kafka settings, and refused ones.
 
-A pipeline that was written for the official Kafka connector finds the same names and the same refusals.
+A pipeline that was written for the official Kafka connector finds the same names and the same errors.
 
-An option that nobody knows is an error with the nearest known name: a misspelt ``startingOffset`` that is
+An unknown option is an error that suggests the nearest known name: a misspelt ``startingOffset`` that is
 silently ignored reads the wrong data for weeks.
 """
 
@@ -33,7 +33,7 @@ SOURCE_OPTIONS = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs",
-    # Ours.
+    # Our own options.
     "alignPartitions",
     "lossReport",
     "priority",
@@ -43,7 +43,7 @@ SOURCE_OPTIONS = (
     "smallBatchOffsets",
 )
 
-# Kafka settings that do here what they do in a Java consumer.
+# Kafka settings with the same effect as in a Java consumer.
 KAFKA_OPTIONS = (
     "kafka.bootstrap.servers",
     "kafka.client.id",
@@ -59,8 +59,8 @@ KAFKA_OPTIONS = (
     "kafka.security.protocol",
 )
 
-# Kafka settings about things that this source does not have (a pool of poll results, a group's sessions,
-# socket tuning); a pipeline that sets them for the official connector loses nothing without them.
+# Kafka settings of features that this source does not have (a pool of poll results, a group's sessions,
+# socket tuning); a pipeline that sets them for the official connector needs none of them.
 WITHOUT_MEANING = frozenset(
     {
         "kafka.allow.auto.create.topics",
@@ -90,7 +90,7 @@ WITHOUT_MEANING = frozenset(
     }
 )
 
-# What the official connector refuses too.
+# Options that the official connector refuses too.
 _REFUSED = {
     "kafka.auto.offset.reset": "use startingOffsets=earliest or latest; it counts when a query starts for the"
     " first time, later the checkpoint does",
@@ -102,7 +102,7 @@ _REFUSED = {
 
 
 def check_names(options: Mapping[str, str], extra: Iterable[str] = ()) -> None:
-    """Raise ``WrongOption`` for the first name that cannot stand. Names count without regard to case."""
+    """Raise ``WrongOption`` for the first invalid name. Names are case-insensitive."""
     spellings = [*SOURCE_OPTIONS, *KAFKA_OPTIONS, *extra]
     known = {name.lower() for name in spellings} | WITHOUT_MEANING
     for name in options:
@@ -114,9 +114,9 @@ def check_names(options: Mapping[str, str], extra: Iterable[str] = ()) -> None:
 
 
 def suggestion(name: str, spellings: Iterable[str]) -> str:
-    """``; did you mean …?`` or nothing."""
+    """Return ``; did you mean …?`` or an empty string."""
     by_lower = {spelling.lower(): spelling for spelling in spellings}
-    # A Kafka setting is often written without the prefix that the connector wants.
+    # Users often write a Kafka setting without the prefix that the connector requires.
     for candidate in (name, f"kafka.{name}"):
         if candidate in by_lower:
             return f"; did you mean {by_lower[candidate]}?"

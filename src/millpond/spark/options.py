@@ -1,7 +1,7 @@
 """The source's options, parsed once and checked before anything is read.
 
-Everything a user can get wrong is said here, by the option's name, before a broker is asked. The result is
-plain data that can be pickled to executors.
+Every invalid option is reported here, by its name, before a broker is contacted. The result is plain data
+that can be pickled to executors.
 """
 
 import re
@@ -27,31 +27,31 @@ from millpond.spark.offsets import (
 )
 from millpond.spark.option_table import check_names
 
-# A first batch without a bound is what makes queries fall over their own backlog. A million small records are
-# a few seconds of work for one core and some hundred megabytes on their way.
+# Queries with an unbounded first batch fail on their own backlog. A million small records are a few seconds
+# of work for one core and some hundred megabytes in flight.
 OFFSETS_PER_TRIGGER_DEFAULT = 1_000_000
 
-# How long the source waits for brokers that are away before the query fails (and can be started again from
-# its checkpoint): long enough for a restart, Spark's own network time-out.
-PATIENCE_S_DEFAULT = 120.0
+# How long the source waits for brokers that are away before the query fails (and can be restarted from its
+# checkpoint): long enough for a restart, Spark's own network time-out.
+BROKER_TIMEOUT_S_DEFAULT = 120.0
 
 TRIGGER_DELAY_MS_DEFAULT = 15 * 60 * 1000  # as in the official connector
 
-SMALL_BATCH_OFFSETS_DEFAULT = 1000  # more than that is worth a task for each partition
+SMALL_BATCH_OFFSETS_DEFAULT = 1000  # more than that justifies a task for each partition
 
-PARTITION_FETCH_BYTES_DEFAULT = 4 * 1024 * 1024  # one Arrow batch of some ten thousand records
+PARTITION_FETCH_BYTES_DEFAULT = 4 * 1024 * 1024  # one Arrow batch of about ten thousand records
 FETCH_BYTES_DEFAULT = 50 * 1024 * 1024  # Java's fetch.max.bytes
 
 
 class Isolation(IntEnum):
-    """What of transactions is read; the numbers of Kafka's protocol."""
+    """Which transactional records are read; the numbers of Kafka's protocol."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class NoMatch(IntEnum):
-    """What to do when no record is as young as a starting time."""
+    """What to do when no record is at or after a starting time."""
 
     ERROR = 0
     LATEST = 1
@@ -77,7 +77,7 @@ class TopicPattern:
         return f"subscribePattern={self.pattern}"
 
     def matches(self, topic: str) -> bool:
-        """Whether the pattern fits the whole name."""
+        """Return whether the pattern matches the whole name."""
         return re.fullmatch(self.pattern, topic) is not None
 
 
@@ -100,13 +100,13 @@ class BrokerSettings:
 
     bootstrap: str
     client_id: str = "millpond-spark"
-    patience_s: float = PATIENCE_S_DEFAULT
+    timeout_s: float = BROKER_TIMEOUT_S_DEFAULT
     request_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSettings:
-    """How records are asked for."""
+    """The limits of fetches."""
 
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     max_bytes: int = FETCH_BYTES_DEFAULT
@@ -118,7 +118,7 @@ class FetchSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a query was asked to read, and how."""
+    """What a query reads, and how."""
 
     subscription: Subscription
     broker: BrokerSettings | None = None  # none when segment files are read
@@ -146,7 +146,7 @@ class SourceOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Options by name, without regard to case; ``WrongOption`` says which one is wrong and how."""
+    """Parse options by case-insensitive name; ``WrongOption`` says which one is wrong and how."""
     check_names(options)
     given = _Given({name.lower(): value for name, value in options.items()})
     segments = given.text("segments")
@@ -196,7 +196,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def parse_broker_settings(options: Mapping[str, str]) -> BrokerSettings:
-    """How to reach the brokers, from the ``kafka.*`` options that source and sink share."""
+    """Parse the connection settings in the ``kafka.*`` options that source and sink share."""
     given = _Given({name.lower(): value for name, value in options.items()})
     bootstrap = given.text("kafka.bootstrap.servers")
     if bootstrap is None:
@@ -204,19 +204,19 @@ def parse_broker_settings(options: Mapping[str, str]) -> BrokerSettings:
             "option kafka.bootstrap.servers is missing; give the broker's host:port,"
             ' such as .option("kafka.bootstrap.servers", "localhost:9092")'
         )
-    patience_ms = given.number_or_none("kafkaConsumer.pollTimeoutMs", low=1) or given.number(
-        "kafka.default.api.timeout.ms", int(PATIENCE_S_DEFAULT * 1000), low=1
+    timeout_ms = given.number_or_none("kafkaConsumer.pollTimeoutMs", low=1) or given.number(
+        "kafka.default.api.timeout.ms", int(BROKER_TIMEOUT_S_DEFAULT * 1000), low=1
     )
     return BrokerSettings(
         bootstrap=bootstrap,
         client_id=given.text("kafka.client.id") or "millpond-spark",
-        patience_s=patience_ms / 1000,
+        timeout_s=timeout_ms / 1000,
         request_s=given.number("kafka.request.timeout.ms", 30_000, low=1) / 1000,
     )
 
 
 def check_for_batch(options: SourceOptions) -> None:
-    """What only a batch query may not ask for."""
+    """Refuse options that a batch query may not have."""
     starting, ending = options.starting, options.ending
     if starting is Edge.LATEST:
         raise WrongOption("startingOffsets=latest: a batch query would read nothing; give earliest")
@@ -235,7 +235,7 @@ def check_for_batch(options: SourceOptions) -> None:
 
 
 def check_for_stream(options: SourceOptions) -> None:
-    """What only a streaming query may not ask for."""
+    """Refuse options that a streaming query may not have."""
     if options.ending is not Edge.LATEST:
         raise WrongOption("ending offsets and times are for batch queries; a stream has no end")
 
@@ -308,12 +308,12 @@ def _subscription(given: "_Given") -> Subscription:
 
 
 def _listed(text: str | None) -> tuple[str, ...]:
-    """Names separated by commas, each once."""
+    """Return names separated by commas, without duplicates."""
     return tuple(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))
 
 
 def _where(given: "_Given", side: str) -> Where | None:
-    """One side's position. One time for all goes before times, times before offsets, as officially."""
+    """Return one side's position. One time for all overrides times, times override offsets, as officially."""
     text = given.text(f"{side}Timestamp")
     if text is not None:
         return AtTime(given.number(f"{side}Timestamp", 0, low=0))
@@ -329,7 +329,7 @@ _MILLISECONDS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h
 
 
 class _Given:
-    """Option texts by lower-case name, read as what they should be."""
+    """Option texts by lower-case name, with typed access."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts

@@ -1,13 +1,13 @@
-"""What both ways of reading hand to the decoder."""
+"""The value that both ways of reading pass to the decoder."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """Batches as they lie in the log, and which transactions in them were aborted.
+    """Batches as they are in the log, and the aborted transactions in them.
 
-    ``aborted`` holds producer id and first offset of each, as Kafka's Fetch answers them.
+    ``aborted`` holds producer id and first offset of each, as in Kafka's fetch responses.
     """
 
     data: memoryview

@@ -1,9 +1,9 @@
-"""What one batch reads: ranges of offsets, how many tasks they make, and what is lost.
+"""Plans one batch: ranges of offsets, the number of tasks, and losses.
 
-All of it is arithmetic on positions: (where the query stands, where the logs begin and end, limits) in,
-ranges and losses out. The rules are the official connector's, so that both make the same batches of the same
-topic; two are better. A range of which only a part is gone is read as far as it is there. A log that ends
-before the query's position (its topic was made anew) is read from its start.
+All of it is arithmetic on positions: (the query's position, the logs' bounds, limits) in, ranges and losses
+out. The rules are the official connector's, so that both make the same batches of the same topic, with two
+improvements. A range of which only a part is lost is read as far as possible. A log that ends before the
+query's position (its topic was created anew) is read from its start.
 """
 
 import math
@@ -14,9 +14,9 @@ from enum import StrEnum
 from millpond.base.ids import TopicPartition
 from millpond.spark.offsets import Offsets
 
-# A record that is further ahead of the present than this has a time that says nothing of its neighbours'.
+# A record that is further ahead of the present than this has a time that says nothing about its neighbours.
 _CLOCKS_DIFFER_MS = 60_000
-_PARTS = 10  # a batch that ends before such a record is worth it from this part of a whole one on
+_PARTS = 10  # a batch that ends before such a record must have at least one part in this many of a whole one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,28 +30,30 @@ class Range:
 
     @property
     def place(self) -> TopicPartition:
-        """Which partition it is."""
+        """The range's partition."""
         return TopicPartition(self.topic, self.partition)
 
     @property
     def size(self) -> int:
-        """Offsets in it; there may be fewer records (markers of transactions, compaction)."""
+        """The number of offsets; there may be fewer records (markers of transactions, compaction)."""
         return self.end - self.first
 
 
 class Reason(StrEnum):
-    """Why something that should have been read cannot be."""
+    """Why records cannot be read."""
 
-    DELETED = "deleted before it was read (retention, or somebody deleted records)"
+    DELETED = "deleted before it was read (by retention or by DeleteRecords)"
     GONE = "the partition is gone (its topic was deleted, or is not subscribed to any more)"
     SHED = "left out because the query was too far behind (shedBeyond)"
     UNREADABLE = "the records are nonsense that their producer wrote and an older release stored"
-    WENT_BACK = "the log ends before the query's position (its topic was made anew, or it was cut)"
+    WENT_BACK = (
+        "the log ends before the query's position (its topic was created again, or the log was cut)"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """Offsets from ``first`` up to ``end`` that the query will never see. An unknown end is ``None``."""
+    """Offsets from ``first`` up to ``end`` that the query will never read. An unknown end is ``None``."""
 
     topic: str
     partition: int
@@ -66,7 +68,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Where the logs of the partitions that exist begin and end, asked for at one moment."""
+    """The starts and ends of the logs of existing partitions, at one moment."""
 
     earliest: Mapping[TopicPartition, int]
     latest: Mapping[TopicPartition, int]
@@ -75,7 +77,7 @@ class Bounds:
 def plan_ranges(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], bounds: Bounds
 ) -> tuple[list[Range], list[Lost]]:
-    """One range for each partition that has something to read, in order, and everything that is lost."""
+    """Return one range for each partition that has something to read, in order, and all losses."""
     ranges: list[Range] = []
     lost: list[Lost] = []
 
@@ -90,7 +92,7 @@ def plan_ranges(
         if place not in end or begins is None or ends is None:
             lose(place, start.get(place, 0), end.get(place), Reason.GONE)
             continue
-        first = start.get(place, 0)  # a partition that was added is read from its beginning
+        first = start.get(place, 0)  # a new partition is read from its beginning
         upto = end[place]
         if upto < first:
             lose(place, first, None, Reason.WENT_BACK)
@@ -117,10 +119,10 @@ def limit_rows(
     rows_max: int,
     priority: Sequence[str] = (),
 ) -> Offsets:
-    """Ends no more than ``rows_max`` offsets after ``start``, shared out by how much each partition has.
+    """Return ends at most ``rows_max`` offsets after ``start``, in proportion to each partition's backlog.
 
-    Topics in ``priority`` come first, in that order, and all others last: what is left of the batch is for
-    the next. But every partition that has something gets at least one offset, so that nobody waits for ever.
+    Topics in ``priority`` come first, in that order, and all others last: the next ones share the rest of the
+    batch. But every partition with a backlog gets at least one offset, so that none waits for ever.
     """
     firsts = {place: _first(place, start, bounds) for place in until}
     sizes = {place: end - firsts[place] for place, end in until.items() if end > firsts[place]}
@@ -135,7 +137,7 @@ def limit_rows(
         given = min(left, total)
         for place, size in rung.items():
             share = given * (size / total)
-            # A partition with little to read still gets on: it has at least one offset in each batch.
+            # A partition with a small share still advances: it has at least one offset in each batch.
             step = math.ceil(share) if share < 1 else math.floor(share)
             limited[place] = min(until[place], firsts[place] + max(step, 1))
         left -= given
@@ -150,15 +152,15 @@ def align_ends(
     offsets_at: Callable[[int], Mapping[TopicPartition, int | None]],
     now_ms: int,
 ) -> Offsets:
-    """The same bound, but all partitions are read up to the same time, as far as the bound allows.
+    """Return ends within the same limit, but at the same time in all partitions, as far as possible.
 
-    Else a partition whose records are sparse would be read hours ahead of the others, and a query with a
-    watermark would find theirs too late. ``offsets_at`` says where a time lies in each partition; the time is
-    searched for by halves.
+    Otherwise a partition whose records are sparse would be read hours ahead of the others, and a query with a
+    watermark would consider theirs too late. ``offsets_at`` returns the offset of a time in each partition;
+    the time is found by bisection.
 
-    A record that is ahead of the present hides where times lie behind it: a log answers with that record for
-    every time to come. So up to it its partition is read by time, and from there on by its share: as much of
-    it as is read of the others.
+    A record that is ahead of the present hides the times behind it: a log returns that record for every later
+    time. So up to it its partition is read by time, and from there on by its share: in the same proportion as
+    the others.
     """
     if rows_between(start, until, bounds) <= rows_max:
         return dict(until)
@@ -180,7 +182,7 @@ def align_ends(
         return _with_shares(firsts, ends, until, hidden)
 
     def search() -> tuple[Offsets, int]:
-        """The latest ends that there is room for, and a time at which there is none any more."""
+        """Return the latest ends within the limit, and a time that is beyond it."""
         low, high = 0, now_ms + 1
         best = ends_at(low)
         while high - low > 1:
@@ -204,7 +206,7 @@ def align_ends(
         best, high = search()
     if 0 < rows_between(start, best, bounds) <= rows_max:
         return best
-    # More records than a batch takes have the same time, or a time that is still to come.
+    # More records than a batch takes have the same time, or a time in the future.
     return limit_rows(start, ends_at(high) if high <= now_ms else until, bounds, rows_max)
 
 
@@ -214,9 +216,9 @@ def _with_shares(
     until: Mapping[TopicPartition, int],
     hidden: Collection[TopicPartition],
 ) -> Offsets:
-    """The same ends, but of hidden partitions the share that is read of the others.
+    """Return the same ends, with the others' share for hidden partitions.
 
-    Each of these counts by how much is read of it: one that is sparse and goes on for days says little.
+    Each partition counts by how much of it is read: one that is sparse and goes on for days says little.
     """
     left = {place: end - firsts[place] for place, end in until.items() if end > firsts[place]}
     read = {place: ends[place] - firsts[place] for place in left if place not in hidden}
@@ -236,10 +238,10 @@ def shed_ends(
     bounds: Bounds,
     beyond: int,
 ) -> tuple[Offsets, Offsets]:
-    """The ends of partitions that are too far behind, and of those that are not.
+    """Return the ends of partitions that are too far behind, and of those that are not.
 
-    The first jump to where half of ``beyond`` is left; ``without_shed`` leaves out what they jump over. The
-    others get no more than that half in one batch. So a range says by its length alone which it is, and a
+    The first skip to where half of ``beyond`` is left; ``without_shed`` leaves out the skipped offsets. The
+    others get no more than that half in one batch. So the length of a range alone says which it is, and a
     batch that Spark repeats is the same.
     """
     half = beyond // 2
@@ -254,7 +256,7 @@ def shed_ends(
 
 
 def without_shed(ranges: Iterable[Range], beyond: int) -> tuple[list[Range], list[Lost]]:
-    """The ranges that are read, and those that ``shed_ends`` jumped over."""
+    """Return the ranges to read, and those that ``shed_ends`` skipped."""
     kept: list[Range] = []
     shed: list[Lost] = []
     for item in ranges:
@@ -276,14 +278,16 @@ def without_shed(ranges: Iterable[Range], beyond: int) -> tuple[list[Range], lis
 def rows_between(
     start: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int], bounds: Bounds
 ) -> int:
-    """How many offsets wait to be read."""
+    """Return the size of the backlog in offsets."""
     return sum(max(0, end - _first(place, start, bounds)) for place, end in until.items())
 
 
 def split_ranges(
     ranges: Iterable[Range], *, partitions_min: int | None, records_max: int | None
 ) -> list[Range]:
-    """As many ranges as tasks are wanted: none too long, and at least ``partitions_min`` if possible."""
+    """Split ranges for tasks: none longer than ``records_max``, and at least ``partitions_min`` if
+    possible.
+    """
     pieces = [piece for piece in ranges if piece.size > 0]
     if records_max is not None:
         pieces = [
@@ -304,7 +308,7 @@ def split_ranges(
 
 
 def _first(place: TopicPartition, start: Mapping[TopicPartition, int], bounds: Bounds) -> int:
-    """Where reading a partition would really begin: not before its log does."""
+    """Return where reading a partition would begin: not before the start of its log."""
     begins = bounds.earliest.get(place, 0)
     return max(start.get(place, begins), begins)
 

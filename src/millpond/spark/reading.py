@@ -1,4 +1,4 @@
-"""What a task does: the batches of one range, from a broker or from segment files, as Arrow batches."""
+"""The work of a task: reads one range from a broker or from segment files, as Arrow batches."""
 
 from collections.abc import Generator, Iterator
 
@@ -13,7 +13,7 @@ from millpond.spark.segments import read_segments
 
 
 def arrow_batches(options: SourceOptions, wanted: Range) -> Generator[RecordBatch, None, None]:
-    """The records of a range in order; batches are as large as what was fetched at once."""
+    """Yield the records of a range in order; each batch is as large as one fetch."""
     lose = LossPolicy(fail=options.fail_on_data_loss, report=options.loss_report)
     for fetched in _pieces(options, wanted, lose):
         for columns in readable_columns(

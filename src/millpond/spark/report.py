@@ -1,7 +1,7 @@
-"""A report as one HTML page: figures, charts and tables, with nothing to load from anywhere.
+"""A report as one self-contained HTML page: figures, charts and tables.
 
 Charts are SVG made here: a page that is opened in ten years, from a mail or a build's artefacts, still shows
-what it showed. Colours follow the reader's light or dark setting; every mark carries its value as a tooltip.
+the same. Colours follow the reader's light or dark setting; every mark carries its value as a tooltip.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 28, 12, 34
 _BAR_HEIGHT, _BAR_GAP, _BAR_LABEL = 18, 8, 190
 _TICKS = 4
 
-# Told apart by people who see colours differently, on light and on dark ground.
+# Distinguishable with colour blindness, on light and on dark background.
 _PALETTE = ("#2a78d6", "#d9480f", "#2b8a3e", "#9c36b5", "#b08800", "#0b7285")
 
 Cell: TypeAlias = str | int | float | None
@@ -31,7 +31,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number worth reading first; ``good`` says whether it is as it should be, if that can be said."""
+    """One important number; ``good`` says whether it is as it should be, if that can be said."""
 
     name: str
     value: str
@@ -41,7 +41,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading, what it is about, and its charts and tables as HTML."""
+    """A heading, an introduction, and charts and tables as HTML."""
 
     title: str
     text: str
@@ -57,7 +57,7 @@ def line_chart(
     y_unit: str = "",
     filled: bool = False,
 ) -> str:
-    """Values over time. Both axes begin at zero, so that heights can be compared, and charts with each other.
+    """Return a chart of values over time. Both axes begin at zero, so that charts can be compared.
 
     ``x_end`` is how far the x axis goes at least.
     """
@@ -102,7 +102,7 @@ def line_chart(
 
 
 def bar_chart(title: str, bars: Sequence[tuple[str, float]], *, unit: str = "") -> str:
-    """Things by size, largest first as they were given; names on the left, values at the ends."""
+    """Return a bar chart in the given order; names on the left, values at the ends."""
     if not bars:
         return _empty(title)
     largest = max(value for _name, value in bars) or 1
@@ -125,7 +125,7 @@ def bar_chart(title: str, bars: Sequence[tuple[str, float]], *, unit: str = "") 
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """Rows as they are; numbers are set to the right, and what stands over them too."""
+    """Return a table; numbers and their headings are aligned right."""
     rows = list(rows)
     first = rows[0] if rows else [None] * len(columns)
     head = "".join(
@@ -141,7 +141,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) ->
 
 
 def page(title: str, lead: str, figures: Sequence[Figure], sections: Sequence[Section]) -> str:
-    """The whole report."""
+    """Return the whole report."""
     tiles = "".join(
         f'<div class="tile{_verdict(figure.good)}"><b>{escape(figure.value)}</b>'
         f"<span>{escape(figure.name)}</span><small>{escape(figure.note)}</small></div>"
@@ -203,7 +203,7 @@ def _empty(title: str) -> str:
 
 
 def _ticks(largest: float) -> list[float]:
-    """Round numbers from zero to a little above the largest value."""
+    """Return round numbers from zero to a little above the largest value."""
     if largest <= 0:
         return [0, 1]
     rough = largest / _TICKS
@@ -213,7 +213,7 @@ def _ticks(largest: float) -> list[float]:
 
 
 def _number(value: float) -> str:
-    """As a person would write it: 12,345, 1.5, 0.02."""
+    """Format a number for readers: 12,345, 1.5, 0.02."""
     if abs(value) >= 1_000_000:
         return f"{value / 1_000_000:,.2f}".rstrip("0").rstrip(".") + " M"
     if value == int(value):

@@ -1,11 +1,11 @@
-"""Reading closed segment files of a data directory, without a broker: for backfills, backups and tests.
+"""Reads closed segment files of a data directory, without a broker: for backfills, backups and tests.
 
-What is in a closed segment does not change, so files are read while a broker runs on them. The segment that
-is being written counts only when the broker has stopped cleanly. Files of Apache Kafka are the same. Nothing
-is written, locked or repaired here; a directory that can only be read is enough.
+A closed segment does not change, so files are read while a broker runs on them. The active segment counts
+only when the broker has stopped cleanly. Files of Apache Kafka are the same. Nothing is written, locked or
+repaired here; read access to the directory is enough.
 
-With ``read_committed`` a partition ends where its first undecided transaction begins, as the producer
-snapshot beside the segments says; the transaction indexes say what was aborted.
+With ``read_committed`` a partition ends where its first open transaction begins, according to the producer
+snapshot beside the segments; the transaction indexes list the aborted ones.
 """
 
 import os
@@ -55,7 +55,7 @@ _WALK_BYTES = 1024 * 1024
 
 
 class SegmentPlace:
-    """A data directory as the driver's tracker asks it."""
+    """A data directory as the driver's tracker uses it."""
 
     def __init__(self, directory: str, isolation: Isolation) -> None:
         self._root = Path(directory)
@@ -64,7 +64,7 @@ class SegmentPlace:
             raise WrongOption(f"segments={directory}: there is no such directory")
 
     def topics(self, subscription: Subscription) -> Mapping[str, Collection[int]]:
-        """The topics that the subscription means, with the partitions that have a directory."""
+        """Return the topics of the subscription, with the partitions that have a directory."""
         found = self._found()
         match subscription:
             case Topics(names):
@@ -80,11 +80,11 @@ class SegmentPlace:
         return {topic: numbers for topic, numbers in found.items() if topic in wanted}
 
     def all_topics(self) -> Collection[str]:
-        """Every topic that has a directory."""
+        """Return every topic that has a directory."""
         return self._found().keys()
 
     def bounds(self, places: Iterable[TopicPartition]) -> Bounds:
-        """Where the readable part of these logs begins and ends."""
+        """Return the start and end of the readable part of these logs."""
         starts = read_offsets(FileStorage(str(self._root)), _START_OFFSETS)
         earliest: dict[TopicPartition, int] = {}
         latest: dict[TopicPartition, int] = {}
@@ -101,7 +101,7 @@ class SegmentPlace:
         return Bounds(earliest=earliest, latest=latest)
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The offset of the first record at or after each time, in what can be read."""
+        """Return the offset of the first readable record at or after each time."""
         bounds = self.bounds(times.keys())
         found: dict[TopicPartition, int | None] = {}
         for place, time in times.items():
@@ -122,7 +122,7 @@ class SegmentPlace:
 def read_segments(
     directory: str, wanted: Range, fetch: FetchSettings, lose: LossPolicy
 ) -> Iterator[Fetched]:
-    """The batches of a range from its files. A file that is gone by now is a loss."""
+    """Yield the batches of a range from its files. A file that was deleted meanwhile is a loss."""
     files = _PartitionFiles(Path(directory), wanted.place)
     aborted = files.aborted() if fetch.isolation is Isolation.READ_COMMITTED else []
     position = wanted.first
@@ -188,11 +188,11 @@ class _PartitionFiles:
         self.bases = Listing(names).offsets(LOG_SUFFIX)
 
     def spans(self) -> Iterator[tuple[int, int]]:
-        """Base of each segment and where it ends at the latest."""
+        """Yield the base offset of each segment and its largest possible end."""
         return zip(self.bases, [*self.bases[1:], 2**63 - 1], strict=True)
 
     def end(self) -> int:
-        """Where the part that does not change any more ends."""
+        """Return the end of the part that does not change any more."""
         last = self.bases[-1]
         if not (self._root / _CLEAN_SHUTDOWN).exists():
             return last
@@ -202,7 +202,7 @@ class _PartitionFiles:
         return end
 
     def stable_end(self, end: int) -> int:
-        """The same, not beyond the first transaction that was undecided there."""
+        """Return the same, limited by the first transaction that was open there."""
         try:
             data = self._file(end, SNAPSHOT_SUFFIX).read_bytes()
             opened = [item.txn_first_offset for item in decode_snapshot(data)]
@@ -211,7 +211,7 @@ class _PartitionFiles:
         return min((offset for offset in opened if offset >= 0), default=end)
 
     def _undecided(self, end: int) -> list[int]:
-        """The same, from the batches themselves."""
+        """Return the first offsets of open transactions, from the batches themselves."""
         opened: dict[int, int] = {}
         for base in self.bases:
             for _, headers in self.walk(base, base, _WALK_BYTES):
@@ -225,7 +225,7 @@ class _PartitionFiles:
         return [*opened.values()]
 
     def aborted(self) -> list[AbortedTransaction]:
-        """Every aborted transaction whose end is known."""
+        """Return every aborted transaction whose end is known."""
         storage = FileStorage(str(self._directory))
         return [
             entry
@@ -234,7 +234,7 @@ class _PartitionFiles:
         ]
 
     def offset_at(self, time: int, first: int) -> int | None:
-        """The first record from ``first`` on that is not earlier than a time."""
+        """Return the first record from ``first`` on that is not earlier than a time."""
         for base, bound in self.spans():
             if bound <= first or self._all_before(base, time):
                 continue
@@ -255,7 +255,7 @@ class _PartitionFiles:
         return None
 
     def _all_before(self, base: int, time: int) -> bool:
-        """Whether a closed segment's time index, which ends with the largest time, rules it out."""
+        """Return whether a closed segment's time index, which ends with the largest time, excludes it."""
         if base == self.bases[-1]:
             return False
         try:
@@ -269,7 +269,7 @@ class _PartitionFiles:
     def walk(
         self, base: int, offset: int, piece_bytes: int
     ) -> Iterator[tuple[memoryview, list[BatchHeader]]]:
-        """Pieces of a segment's file with whole batches, from about where an offset lies."""
+        """Yield pieces of a segment's file with whole batches, from about the position of an offset."""
         with _opened(self._file(base, LOG_SUFFIX)) as descriptor:
             position = self._position(base, offset, descriptor)
             wanted = piece_bytes
@@ -304,7 +304,7 @@ class _PartitionFiles:
         return view[:end], headers
 
     def _position(self, base: int, offset: int, descriptor: int) -> int:
-        """Where to begin in the file: at the last index entry that is not behind the offset."""
+        """Return the file position to begin at: the last index entry that is not behind the offset."""
         try:
             data = self._file(base, INDEX_SUFFIX).read_bytes()
         except FileNotFoundError:
@@ -315,7 +315,7 @@ class _PartitionFiles:
             return 0
         position = int(entries[slot][1])
         header = os.pread(descriptor, 8, position)
-        # An index that lies is no reason to fail: the file can be read from its start.
+        # A wrong index is no reason to fail: the file can be read from its start.
         believable = len(header) == 8 and base <= int.from_bytes(header, "big") <= offset
         return position if believable else 0
 

@@ -1,6 +1,6 @@
-"""A Spark session that is ready to use: Java found, sane settings, quiet.
+"""A ready-to-use Spark session: finds Java, with good defaults and little logging.
 
-Every setting here can be given another value; it is set only where nobody did.
+Every setting here can be overridden; defaults are only set where the user set none.
 """
 
 import hashlib
@@ -27,14 +27,14 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
-    # Times without a zone mean the same on every machine, and results are written in it.
+    # Times without a zone mean the same on every machine, and results are written in UTC.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.numRecentProgressUpdates": "50",
-    # Spark refuses a source that takes filters unless this is set; see the option pushFilters.
+    # Spark refuses a source that supports filter pushdown unless this is set; see the option pushFilters.
     "spark.sql.python.filterPushdown.enabled": "true",
 }
 
-# A session on this machine alone needs no web server and no name for the machine.
+# A session on this machine alone needs no web server and no host name.
 _LOCAL_DEFAULTS = {
     "spark.sql.streaming.checkpointFileManagerClass": _LOCAL_CHECKPOINTS,
     "spark.ui.enabled": "false",
@@ -70,7 +70,7 @@ PYTHONPATH=$kept exec {python} "$@"
 
 
 def build_session(app: str, master: str = "local[*]", **conf: str) -> SparkSession:
-    """A session with our defaults; ``conf`` are Spark's settings by name and go before them.
+    """Return a session with our defaults; ``conf`` are Spark's settings by name and override them.
 
     ``build_session("orders", **{"spark.sql.shuffle.partitions": "8"})``. Raises ``NoJava`` when there is no
     Java runtime. If the process has a session already, that one is returned with the settings that can still
@@ -79,7 +79,7 @@ def build_session(app: str, master: str = "local[*]", **conf: str) -> SparkSessi
     java = use_java()
     from pyspark.sql import SparkSession as Session
 
-    # Spark would take any python3 on the path.
+    # Spark would use any python3 on the path.
     os.environ.setdefault(
         "PYSPARK_PYTHON", str(worker_python()) if is_local(master) else sys.executable
     )
@@ -94,7 +94,7 @@ def build_session(app: str, master: str = "local[*]", **conf: str) -> SparkSessi
 
 
 def session_settings(master: str, conf: dict[str, str], java: Java) -> dict[str, str]:
-    """What a session is made with."""
+    """Return the settings of a session."""
     settings = dict(_DEFAULTS)
     if is_local(master):
         settings |= _LOCAL_DEFAULTS
@@ -116,12 +116,12 @@ def session_settings(master: str, conf: dict[str, str], java: Java) -> dict[str,
 
 
 def is_local(master: str) -> bool:
-    """Whether everything runs in this machine's one JVM."""
+    """Return whether everything runs in one JVM on this machine."""
     return master.startswith("local")
 
 
 def local_cores(master: str) -> int:
-    """The cores that ``local[n]`` takes."""
+    """Return the number of cores of ``local[n]``."""
     match = re.match(r"local\[(\d+)", master)
     if match is not None:
         return int(match[1])
@@ -129,7 +129,7 @@ def local_cores(master: str) -> int:
 
 
 def archive_path(java: Java) -> Path:
-    """Where the archive of loaded classes for this Java and this Spark is, once ``warmup`` made it."""
+    """Return the path of the class archive for this Java and this Spark; ``warmup`` creates it."""
     try:
         spark = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
@@ -139,16 +139,18 @@ def archive_path(java: Java) -> Path:
 
 
 def worker_python() -> Path:
-    """The interpreter for Spark's Python processes: this one, by a script that saves them a second each.
+    """Return the interpreter for Spark's Python processes: a script that starts this one a second faster.
 
     Spark puts its own copy of PySpark before the installed one: a zip without compiled files, which every
-    process then compiles for itself. On a busy machine that is longer than the ten seconds Spark waits.
+    process then compiles for itself. On a busy machine that takes longer than the ten seconds Spark waits.
     """
     installed = importlib.util.find_spec("pyspark")
     if os.name != "posix" or installed is None or ".zip" in (installed.origin or ".zip"):
         return Path(sys.executable)
-    if any(letter.isspace() for letter in str(cache_dir())):
-        return Path(sys.executable)  # Spark would cut the script's name there, and find no source
+    if any(character.isspace() for character in str(cache_dir())):
+        return Path(
+            sys.executable
+        )  # Spark would cut the script's name there, and not find the source
     tag = hashlib.sha256(sys.executable.encode()).hexdigest()[:12]
     script = _WORKER_PYTHON.format(python=shlex.quote(sys.executable))
     return _kept(cache_dir() / f"spark-python-{tag}", script, mode=0o755)
@@ -159,7 +161,7 @@ def _quiet_logs() -> Path:
 
 
 def _kept(path: Path, text: str, mode: int = 0o644) -> Path:
-    """A small file in the cache directory, written if it is not there as it should be."""
+    """Return a small file in the cache directory, rewritten if it is missing or differs."""
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f"{path.name}.{os.getpid()}")
@@ -170,7 +172,7 @@ def _kept(path: Path, text: str, mode: int = 0o644) -> Path:
 
 
 def _let_workers_import() -> None:
-    """Python workers find Millpond where this process found it, in a checkout as well."""
+    """Let Python workers import Millpond from where this process did, also in a checkout."""
     ours = str(Path(__file__).resolve().parents[2])
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     if ours not in paths and not ours.endswith("site-packages"):

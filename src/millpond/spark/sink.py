@@ -1,7 +1,7 @@
 """``df.writeStream.format("millpond")`` and ``df.write.format("millpond")``: rows to topics.
 
-Spark makes a writer on the driver, sends copies of it to the tasks, and calls ``commit`` or ``abort`` on
-the driver with what the tasks returned. The work itself is in ``sink_task``; here it meets Spark.
+Spark creates a writer on the driver, sends copies of it to the tasks, and calls ``commit`` or ``abort`` on
+the driver with the tasks' results. The work itself is in ``sink_task``; this module adapts it to Spark.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from millpond.spark.errors import SparkError, WrongOption
 from millpond.spark.sink_options import DEFAULT_PREFIX, SinkOptions, check_schema
 from millpond.spark.sink_task import SinkTask, TaskName, Written
 
-# A topic that was created a moment ago may not be known everywhere yet.
+# A topic that was created a moment ago may not be known to all brokers yet.
 _UNKNOWN_TOPIC_S = 3.0
 
 
 @dataclass
 class Message(WriterCommitMessage):
-    """What a task returns to Spark."""
+    """A task's result for Spark."""
 
     written: Written
 
@@ -65,15 +65,15 @@ class StreamSink(DataSourceStreamArrowWriter):
         _worker(self.options).commit(_written(messages), batchId)
 
     def abort(self, messages: Sequence[Message | None], batchId: int) -> None:  # noqa: N803
-        """Called on the driver when a task failed for good, or ``commit`` did."""
+        """Called on the driver when a task failed finally, or ``commit`` did."""
         _worker(self.options).abort([one and one.written for one in messages])
 
 
 class BatchSink(DataSourceArrowWriter):
     """Writes a DataFrame once: one transaction for each task, committed when all are done.
 
-    A job that is repeated writes its rows again, unless ``txnAppId`` and ``txnVersion`` name it: a version
-    that is committed is not written twice (for ``foreachBatch``: the query's id and the batch's number).
+    A repeated job writes its rows again, unless ``txnAppId`` and ``txnVersion`` identify it: a committed
+    version is not written twice (for ``foreachBatch``: the query's id and the batch's number).
     """
 
     def __init__(self, options: Mapping[str, str], schema: Any, *, overwrite: bool) -> None:
@@ -100,7 +100,7 @@ class BatchSink(DataSourceArrowWriter):
         _worker(self.options).commit(_written(messages), self.options.txn_version)
 
     def abort(self, messages: Sequence[Message | None]) -> None:
-        """Called on the driver when a task failed for good, or ``commit`` did."""
+        """Called on the driver when a task failed finally, or ``commit`` did."""
         _worker(self.options).abort([one and one.written for one in messages], self._query)
 
 
@@ -109,10 +109,10 @@ def _written(messages: Sequence[Message | None]) -> list[Written]:
 
 
 def _worker(options: SinkOptions) -> SinkTask:
-    """The sink's half of this process; Spark keeps its Python processes, so connections live on.
+    """Return this process's connections for a sink; Spark keeps its Python processes, so they are reused.
 
-    What names a write (its application, its version) is in the task's name and not in here: every batch of
-    a ``foreachBatch`` has another version and is to find the same connections.
+    The application and version of a write are in the task's name and not in here: every batch of a
+    ``foreachBatch`` has another version and should reuse the same connections.
     """
     connection = _Connection(
         bootstrap=options.bootstrap,
@@ -129,7 +129,7 @@ def _worker(options: SinkOptions) -> SinkTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Connection:
-    """What makes one set of connections differ from another; a forked process makes its own."""
+    """The key of one set of connections; a forked process makes its own."""
 
     bootstrap: str
     client_id: str

@@ -1,10 +1,10 @@
-"""What can be wrong with a query that writes, and what to do about it."""
+"""The errors of queries that write."""
 
 from millpond.spark.errors import SparkError
 
 
 class WrongColumns(SparkError):
-    """The rows do not have the columns, or the columns not the types, that a topic's records are made of."""
+    """The rows lack columns of a topic's records, or the columns have other types."""
 
 
 class WrongRow(SparkError):
@@ -12,15 +12,15 @@ class WrongRow(SparkError):
 
 
 class RecordTooLarge(SparkError):
-    """A record, or a batch of one record, that the topic does not take."""
+    """A record, or a batch of one record, that is larger than the topic allows."""
 
 
 class TransactionLost(SparkError):
-    """The transaction was ended by someone else before it was committed; none of its records will be seen.
+    """The transaction was ended by another process before it was committed; its records are not visible.
 
-    Nothing is lost by it: the batch stays uncommitted in Spark's checkpoint and is written again.
+    Nothing is lost: the batch stays uncommitted in Spark's checkpoint and is written again.
     """
 
 
 class ReplayDiffers(SparkError):
-    """A batch that was half committed is replayed in another shape, so that rows could be lost or doubled."""
+    """A partly committed batch is replayed in another shape, so that rows could be lost or duplicated."""

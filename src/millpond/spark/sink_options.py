@@ -1,7 +1,7 @@
-"""What a query that writes may be told: options by the official connector's names, and columns.
+"""The options of queries that write, by the official connector's names, and their columns.
 
-Everything is checked on the driver before the first row moves, so that a mistake costs a sentence and not a
-failed stage.
+Everything is checked on the driver before the first row is written, so that a mistake costs an error message
+and not a failed stage.
 """
 
 import difflib
@@ -20,8 +20,8 @@ AT_LEAST_ONCE = "at-least-once"
 
 DEFAULT_PREFIX = "millpond-spark"
 
-# A query that is killed leaves its transactions open until it is started again, or until this is over;
-# readers of committed data wait for them. A broker's own limit is 15 minutes unless it is changed.
+# A query that is killed leaves its transactions open until it is restarted, or until this time-out; consumers
+# with ``read_committed`` wait for them. A broker's own limit is 15 minutes unless it is changed.
 TRANSACTION_TIMEOUT_MS = 300_000
 DELIVERY_TIMEOUT_MS = 120_000
 REQUEST_TIMEOUT_MS = 30_000
@@ -42,7 +42,7 @@ _KNOWN = (
     "kafka.request.timeout.ms",
     "kafka.security.protocol",
     "kafka.transaction.timeout.ms",
-    # Spark's own, which reach the sink too.
+    # Spark's own options, which reach the sink too.
     "checkpointLocation",
     "path",
     "queryName",
@@ -114,7 +114,7 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "SinkOptions":
-        """From Spark's options, whose names have no case. ``WrongOption`` names the one that is wrong."""
+        """Parse Spark's options, whose names are case-insensitive. ``WrongOption`` names the invalid one."""
         options = {name.lower(): value for name, value in given.items()}
         _check_names(options)
         delivery = options.get("delivery", EXACTLY_ONCE).lower()
@@ -146,7 +146,7 @@ class SinkOptions:
 
 
 def check_schema(schema: Any, options: SinkOptions) -> None:
-    """Whether rows of this ``StructType`` can be records. Columns of other names are left out."""
+    """Check that rows of this ``StructType`` can be records. Columns of other names are ignored."""
     found = {field.name: field.dataType.simpleString() for field in schema.fields}
     where = f"topic={options.topic}: " if options.topic else ""
     if "value" not in found:

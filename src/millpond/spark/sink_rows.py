@@ -1,7 +1,7 @@
-"""Rows to the partitions they belong to, as Java's producer would choose them, and into record batches.
+"""Assigns rows to partitions as Java's producer does, and encodes them as record batches.
 
-A row goes to the partition it names; else to the one its key's hash gives; else, with no key, to one that
-is kept for a while and then left for another. What happens once for each row happens in ``record.columns``.
+A row goes to the partition it names; else to the one of its key's hash; else, without a key, to one that is
+kept for a while and then changed. The work for each row happens in ``record.columns``.
 """
 
 import random
@@ -20,12 +20,12 @@ from millpond.spark.sink_errors import WrongRow
 from millpond.spark.sink_options import SinkOptions
 from millpond.spark.sink_sender import PartitionRows
 
-# How many partitions a topic has; may ask the broker.
+# Returns the number of partitions of a topic; may ask the broker.
 PartitionsOf = Callable[[str], int]
 
 
 class RowEncoder:
-    """One producer's view of its rows: where they go, and how far the sequence numbers are."""
+    """The rows of one producer: their partitions and the sequence numbers."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class RowEncoder:
         self._sticky: dict[str, int] = {}
 
     def encode(self, batch: Any, *, now_ms: int) -> Iterator[PartitionRows]:
-        """The rows of an Arrow batch as record batches for each partition."""
+        """Yield the rows of an Arrow batch as record batches for each partition."""
         batch = _with_times(batch, now_ms)
         try:
             rows = from_record_batch(batch)
@@ -53,7 +53,7 @@ class RowEncoder:
             yield self._encode(place, rows, numbers, now_ms)
 
     def topic_of(self, batch: Any) -> str:
-        """The topic of the first row; a broker wants one that exists to hang the marker on."""
+        """Return the topic of the first row; a marker needs an existing topic."""
         if self._options.topic is not None:
             return self._options.topic
         first = batch.column(batch.schema.get_field_index("topic"))[0].as_py()
@@ -112,7 +112,7 @@ class RowEncoder:
                 yield place, numbers
 
     def _topics(self, batch: Any) -> tuple[list[str], Any]:
-        """The topics of a batch, and for each row which of them; None if there is only one."""
+        """Return the topics of a batch, and for each row which of them; None if there is only one."""
         if self._options.topic is not None:
             return [self._options.topic], None
         column = batch.column(batch.schema.get_field_index("topic"))
@@ -140,7 +140,7 @@ class RowEncoder:
         return chosen.astype(np.int32, copy=False)
 
     def _next_sticky(self, topic: str, count: int) -> int:
-        """Where rows without a key go this time: not where the ones before them went."""
+        """Return the partition for rows without a key: another one than the last."""
         before = self._sticky.get(topic)
         if before is None or count == 1:
             number = random.randrange(count)  # noqa: S311  (spreading, not a secret)
@@ -150,7 +150,7 @@ class RowEncoder:
         return number
 
 
-# (number of partitions, where rows without a key go) -> the partition of each row
+# (number of partitions, partition for rows without a key) -> the partition of each row
 ByKey = Callable[[int, int], Any]
 
 
@@ -170,7 +170,7 @@ def _all_the_same(rows: int, _count: int, keyless: int) -> Any:
 
 
 def _partition_column(batch: Any) -> Any:
-    """The partitions that rows ask for, -1 where they do not; None if there is no such column."""
+    """Return the partitions that rows name, -1 where they do not; None if there is no such column."""
     index = batch.schema.get_field_index("partition")
     if index < 0:
         return None
@@ -182,7 +182,7 @@ def _partition_column(batch: Any) -> Any:
 
 
 def _with_times(batch: Any, now_ms: int) -> Any:
-    """Rows without a time get the present one."""
+    """Return rows in which missing times are the present one."""
     index = batch.schema.get_field_index("timestamp")
     if index < 0 or not batch.column(index).null_count:
         return batch

@@ -1,7 +1,7 @@
-"""Encoded batches to their partitions: one at a time for each partition, all partitions at once.
+"""Sends encoded batches: one at a time for each partition, all partitions concurrently.
 
 One batch in flight for a partition keeps the sequence numbers in order whatever is sent again, so that the
-broker drops what it has already. A batch that is too large for its topic is cut in half and tried again.
+broker drops duplicates. A batch that is too large for its topic is split in half and sent again.
 """
 
 from collections import deque
@@ -30,18 +30,18 @@ from millpond.wire.kafka.messages.produce import (
 ACKS_ALL = -1
 ROUND_BYTES_MAX = 8 * 1024 * 1024
 
-# Kafka's topics are named by their id from this version on, and a transaction adds partitions by itself.
+# From this version on topics are named by their id, and the broker adds partitions to transactions.
 _TOPIC_IDS_FROM = 13
 _FIRST_GENERATION_MAX = 11
 _NO_ID = UUID(int=0)
 
-# (rows from here on, first sequence number, bytes at most) -> batches
+# (first row, first sequence number, maximum of bytes) -> batches
 Encode = Callable[[int, int, int], Sequence[bytearray]]
 
 
 @dataclass(slots=True)
 class PartitionRows:
-    """Rows on their way to one partition: their batches, and how to cut them anew."""
+    """Rows for one partition: their batches, and how to encode them again with other sizes."""
 
     place: TopicPartition
     batches: deque[bytearray]
@@ -50,7 +50,7 @@ class PartitionRows:
 
 
 class Sender:
-    """Writes batches as one producer, in a transaction if there is one."""
+    """Sends batches as one producer, in a transaction if there is one."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Sender:
         self._announced: set[TopicPartition] = set()
 
     async def send(self, work: Iterable[PartitionRows]) -> None:
-        """Write it all; returns when the last batch is acknowledged."""
+        """Send all batches; returns when the last one is acknowledged."""
         left = [one for one in work if one.batches]
         await self._announce(left)
         while left:
@@ -185,7 +185,7 @@ class Sender:
 
 
 def unknown_topic(topic: str, refused: BrokerRefused) -> UnknownTopic:
-    """The error that says which option names the topic, and what to do."""
+    """Return the error that says which option names the topic, and what to do."""
     return UnknownTopic(
         f'topic {topic}, named by the option "topic" or the column "topic", cannot be written to: {refused}.'
         " Create it, or let the broker do so (auto.create.topics.enable)"

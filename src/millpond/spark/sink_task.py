@@ -1,17 +1,17 @@
-"""What a task and the driver do when a query writes, without Spark: begin, write, mark, end.
+"""The work of tasks and driver when a query writes, without Spark: begin, write, mark, end.
 
 Exactly once, by these steps (``docs/spark-sink.md`` has the limits):
 
-1. A task takes its transactional id, which fences every earlier attempt and aborts what that left open.
-2. Then it reads its marker. If that names this batch, an earlier run committed it: the rows are drained and
-   not written.
-3. Else it writes its rows and hands the open transaction to the driver.
-4. The driver, when all tasks are done, puts a marker into every transaction, and commits when all are in.
-   The first transaction also carries the query's marker, with the number of tasks, and is committed
-   alone: whenever anything of a batch is committed, that marker is, so that a replay in another shape is
-   seen before it does harm.
+1. A task takes its transactional id, which fences every earlier attempt and aborts its open transaction.
+2. Then it reads its marker. If that names this batch, an earlier run committed it: the rows are read and not
+   written.
+3. Otherwise it writes its rows and passes the open transaction to the driver.
+4. The driver, when all tasks are done, puts a marker into every transaction, and commits when all are in. The
+   first transaction also carries the query's marker, with the number of tasks, and is committed alone:
+   whenever anything of a batch is committed, that marker is, so that a replay in another shape is detected
+   before it does harm.
 
-Whatever stops in between, the batch is replayed: what was committed is left out, the rest is written again.
+After a crash at any point the batch is replayed: what was committed is skipped, the rest is written again.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _ABORT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskName:
-    """Who writes: a query's task, or a task of a write that happens once (``batch`` is None)."""
+    """Identifies a writer: a query's task, or a task of a single write (``batch`` is None)."""
 
     query: str
     task: int
@@ -54,23 +54,27 @@ class TaskName:
 
     @property
     def transactional_id(self) -> str:
-        """One for each task of a query, the same in every batch and every run."""
+        """Return the transactional id: one for each task of a query, the same in every batch and every
+        run.
+        """
         return f"{self.query}-{self.task}"
 
     @property
     def marker_group(self) -> str:
-        """The group whose offset is the task's marker."""
+        """Return the group whose offset is the task's marker."""
         return f"{self.query}-{self.task}"
 
     @property
     def query_marker_group(self) -> str:
-        """The same for the whole query. No task's has such an end, whatever an application is called."""
+        """Return the same for the whole query. No task's group has such a suffix, whatever the application's
+        name is.
+        """
         return f"{self.query}-batches"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What a task hands to the driver."""
+    """A task's result for the driver."""
 
     name: TaskName
     rows: int
@@ -80,7 +84,7 @@ class Written:
 
 
 class SinkTask:
-    """The sink's work in one process of Spark: ``submit`` runs coroutines where ``cluster`` lives."""
+    """The sink's work in one process of Spark: ``submit`` runs coroutines on the loop of ``cluster``."""
 
     def __init__(
         self,
@@ -153,7 +157,7 @@ class SinkTask:
     def _send(
         self, transaction: Transaction | None, producer_id: int, epoch: int, rows: Iterator[Any]
     ) -> tuple[str, int]:
-        """Encode one Arrow batch while the one before is on its way."""
+        """Encode one Arrow batch while the one before is being sent."""
         encoder = RowEncoder(
             self._options, self._partitions_of, producer_id=producer_id, producer_epoch=epoch
         )
@@ -208,7 +212,7 @@ class SinkTask:
     # --- on the driver ---
 
     def commit(self, written: Sequence[Written], batch: int | None) -> None:
-        """Make a batch visible: markers into all transactions, then the first commit, then the others."""
+        """Commit a batch: markers into all transactions, then commit the first one, then the others."""
         open_ones = [one for one in written if one.transaction is not None]
         with self._named():
             if open_ones:
@@ -239,10 +243,11 @@ class SinkTask:
         await self._transactions.put_marker(written.transaction, group, written.topic, marker)
 
     def abort(self, written: Sequence[Written | None], query: str | None = None) -> None:
-        """Give up a batch: what its tasks left open is aborted, so that readers need not wait for it.
+        """Abort a batch: its tasks' open transactions are aborted, so that consumers need not wait for them.
 
-        A task that failed (None) says nothing; its transaction is ended by taking its name, if the
-        query's is known. What cannot be reached now ends with its time-out or with the next attempt.
+        A failed task (None) has no result; its transaction is ended by taking its transactional id, if the
+        query's is known. Transactions that cannot be reached now end with their time-out or with the next
+        attempt.
         """
         known = [one for one in written if one is not None]
         self._abort([one.transaction for one in known if one.transaction is not None])
@@ -261,14 +266,14 @@ class SinkTask:
 
     def _abort(self, transactions: Sequence[Transaction]) -> None:
         async def abort(transaction: Transaction) -> None:
-            # Committed, fenced or out of reach: then it is not ours to end.
+            # Committed, fenced or out of reach: it cannot be ended here.
             with contextlib.suppress(ClientError, SparkError):
                 await self._quick.end(transaction, commit=False)
 
         self._wait(all_of([abort(one) for one in transactions]))
 
     def _named(self) -> contextlib.AbstractContextManager[None]:
-        """Errors of brokers that are away, with where the rows were to go."""
+        """Add the target of the rows to errors of brokers that are away."""
         return waiting_for_brokers(
             f"topic={self._options.topic}" if self._options.topic else "the topics of the rows",
             "kafka.delivery.timeout.ms",

@@ -1,11 +1,11 @@
-"""Small batches: the driver reads them and hands the rows to Spark together with the plan.
+"""Small batches: the driver reads them and passes the rows to Spark together with the plan.
 
-A few hundred records cost less to read than a task's Python process costs to be given work, so a micro-batch
-that is read by tasks takes half as long again. Spark has a way for rows that a driver has read: it keeps them
-as a block, and tasks take them from there. A block that is lost is read again by a task, so every batch that
-is handed over is also described by its ranges.
+A few hundred records cost less to read than starting a task in a Python process, so a micro-batch that is
+read by tasks takes half as long again. Spark has an interface for rows that a driver has read: it keeps them
+as a block, and tasks read it. A block that is lost is read again by a task, so every batch that is passed is
+also described by its ranges.
 
-Whether a batch is small depends on its offsets and bytes alone: a batch that Spark repeats is cut into the
+Whether a batch is small depends on its offsets and bytes alone: a batch that Spark repeats is split into the
 same tasks, which an exactly-once sink relies on.
 """
 
@@ -23,7 +23,7 @@ from millpond.spark.reading import arrow_batches
 
 try:
     from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper as Prefetching
-except ImportError:  # not part of PySpark's promises: without it every batch is read by tasks
+except ImportError:  # not a public API of PySpark: without it every batch is read by tasks
     Prefetching = None
 
 BYTES_MAX = 1024 * 1024  # of keys, values and headers
@@ -31,7 +31,7 @@ RANGES_MAX = 16  # they are read one after the other
 
 
 def is_small(options: SourceOptions, ranges: Sequence[Range]) -> bool:
-    """Whether the driver may try to read these. Not if somebody said how many tasks there should be."""
+    """Return whether the driver may try to read these. Not if the user set the number of tasks."""
     return (
         Prefetching is not None
         and options.broker is not None
@@ -43,7 +43,7 @@ def is_small(options: SourceOptions, ranges: Sequence[Range]) -> bool:
 
 
 def read_small(options: SourceOptions, ranges: Sequence[Range]) -> list[RecordBatch] | None:
-    """The records of the ranges in order; ``None`` if they are too large for the driver."""
+    """Return the records of the ranges in order; ``None`` if they are too large for the driver."""
     fetch = replace(options.fetch, partition_bytes=min(options.fetch.partition_bytes, BYTES_MAX))
     sparing = replace(options, fetch=fetch)
     read: list[RecordBatch] = []
@@ -59,7 +59,9 @@ def read_small(options: SourceOptions, ranges: Sequence[Range]) -> list[RecordBa
 
 
 def payload_bytes(batch: RecordBatch) -> int:
-    """Bytes of keys, values and headers: the same however the records were cut into batches."""
+    """Return the bytes of keys, values and headers: independent of how the records were split into
+    batches.
+    """
     arrays = [batch.column("key"), batch.column("value")]
     if "headers" in batch.schema.names:
         pairs = batch.column("headers").flatten()
@@ -68,11 +70,11 @@ def payload_bytes(batch: RecordBatch) -> int:
 
 
 class HandsOver:
-    """What a stream reader needs to give Spark rows with a plan.
+    """The part of a stream reader that passes rows to Spark with a plan.
 
-    Spark's Python side asks a reader for such rows if it is an instance of a class of its own, and asks such
-    a reader for less elsewhere (the newest offsets, for one). So a reader is taken for one while it holds
-    rows: from ``partitions`` to ``getCache``, which Spark calls one after the other.
+    Spark's Python side asks a reader for such rows if it is an instance of a private class, and asks such a
+    reader for less elsewhere (the newest offsets, for example). So a reader pretends to be one only while it
+    holds rows: from ``partitions`` to ``getCache``, which Spark calls one after the other.
     """
 
     _held: list[RecordBatch] | None = None
@@ -86,6 +88,6 @@ class HandsOver:
         raise AttributeError("a reader stays what it is")
 
     def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[RecordBatch]:  # noqa: N802
-        """The rows of the batch that was just planned."""
+        """Return the rows of the batch that was just planned."""
         held, self._held = self._held, None
         return iter(held or ())

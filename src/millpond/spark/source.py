@@ -1,8 +1,8 @@
 """``spark.read`` and ``spark.readStream`` with ``format("millpond")``: Spark's side of the source, kept thin.
 
-Columns, options and offsets are those of the official Kafka connector. Decisions are ``tracking``'s, bytes
-are ``reading``'s. Spark pickles readers to executors, so they hold options and nothing that is connected;
-what lives as long as a query is made when it is first asked for, in the driver's own process.
+Columns, options and offsets are those of the official Kafka connector. ``tracking`` decides, ``reading``
+reads. Spark pickles readers to executors, so they hold options and no connections; state that lives as long
+as a query is created on first use, in the driver's own process.
 """
 
 import logging
@@ -65,7 +65,7 @@ _HEADERS = {"headers": "array<struct<key:string,value:binary>>"}
 
 
 def source_schema(options: Mapping[str, str]) -> str:
-    """The columns, as text for Spark. Wrong options are found here, before a query starts."""
+    """Return the columns as text for Spark. Invalid options are found here, before a query starts."""
     return _schema_text(_columns(parse_options(options)))
 
 
@@ -78,16 +78,16 @@ def _schema_text(columns: Mapping[str, str]) -> str:
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> "BatchReader":
-    """The reader of a batch query."""
+    """Return the reader of a batch query."""
     parsed = parse_options(options)
     check_for_batch(parsed)
     _check_schema(parsed, schema)
-    # Spark refuses every reader that takes filters unless spark.sql.python.filterPushdown.enabled is set.
+    # Spark refuses every reader with filter pushdown unless spark.sql.python.filterPushdown.enabled is set.
     return FilteringReader(parsed) if parsed.push_filters else BatchReader(parsed)
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> "StreamReader":
-    """The reader of a streaming query."""
+    """Return the reader of a streaming query."""
     parsed = parse_options(options)
     check_for_stream(parsed)
     _check_schema(parsed, schema)
@@ -96,24 +96,24 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> "StreamRead
 
 @dataclass
 class RangesPartition(InputPartition):
-    """One task's part: one range, or all of a small batch's."""
+    """One task's part: one range, or all ranges of a small batch."""
 
     ranges: tuple[Range, ...]
 
 
 class BatchReader(DataSourceReader):
-    """Reads what lies between two positions, once."""
+    """Reads the records between two positions, once."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One task for each range."""
+        """Return one task for each range."""
         with _named(self._options):
             return _partitions(self._ranges())
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """Runs in a task."""
+        """Read the task's ranges; runs in a task."""
         return _read(self._options, partition)
 
     def _ranges(self) -> list[Range]:
@@ -128,7 +128,7 @@ class FilteringReader(BatchReader):
         self._filters: list[Filter] = []
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Keep what narrows ranges; Spark goes on applying the rest."""
+        """Keep the filters that narrow ranges; Spark applies the rest."""
         for item in filters:
             column = getattr(item, "attribute", None)
             exact = (
@@ -148,7 +148,7 @@ _COMPARISONS = EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanO
 
 
 def _narrow(found: Range, filters: Iterable[Filter]) -> Range | None:
-    """The part of a range that the filters leave."""
+    """Return the part of a range that the filters leave."""
     first, end = found.first, found.end
     for item in filters:
         value = item.value
@@ -168,7 +168,7 @@ def _narrow(found: Range, filters: Iterable[Filter]) -> Range | None:
 
 
 class StreamReader(HandsOver, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads on and on, from checkpoint to checkpoint."""
+    """Reads continuously, from checkpoint to checkpoint."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -182,21 +182,21 @@ class StreamReader(HandsOver, DataSourceStreamReader, SupportsTriggerAvailableNo
         return _tracker(self._options)
 
     def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
-        """Where a query without a checkpoint begins."""
+        """Return the start of a query without a checkpoint."""
         with _named(self._options):
             return to_checkpoint(self._tracker.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """A batch has a bound, whether one was asked for or not."""
+        """Return the default limit of a batch."""
         return ReadMaxRows(self._tracker.default_rows_max())
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What comes later is for the next run."""
+        """Fix the end of the run: later records are for the next run."""
         with _named(self._options):
             self._tracker.prepare_available_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch ends."""
+        """Return the end of the next batch."""
         begun = from_checkpoint(start)
         self._show(begun)
         everything = isinstance(limit, ReadAllAvailable)
@@ -207,12 +207,12 @@ class StreamReader(HandsOver, DataSourceStreamReader, SupportsTriggerAvailableNo
             return to_checkpoint(self._tracker.latest(begun, rows_max))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """For ``latestOffset`` in the query's progress: lag is that minus ``endOffset``."""
+        """Return ``latestOffset`` for the query's progress: lag is that minus ``endOffset``."""
         newest = self._tracker.newest()
         return None if newest is None else to_checkpoint(newest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One task for each range; one task, with its rows, for a small batch."""
+        """Return one task for each range; one task, with its rows, for a small batch."""
         with _named(self._options):
             ranges = self._tracker.ranges(from_checkpoint(start), from_checkpoint(end))
             if is_small(self._options, ranges):
@@ -222,20 +222,20 @@ class StreamReader(HandsOver, DataSourceStreamReader, SupportsTriggerAvailableNo
             return [RangesPartition(tuple(ranges))]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """Runs in a task."""
+        """Read the task's ranges; runs in a task."""
         return _read(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: the checkpoint says what was read."""
+        """Do nothing: the checkpoint holds what was read."""
 
     def stop(self) -> None:
-        """Nothing to do: connections end with the process."""
+        """Do nothing: connections end with the process."""
 
     def _show(self, begun: Offsets) -> None:
-        """Commit where the query stands for its group; everything before ``begun`` is done by now.
+        """Commit the query's position for its group; everything before ``begun`` is done by now.
 
         Spark asks for the next end when a batch is complete, and once more when nothing is left, so this is
-        never a batch behind. A broker that does not take it is no reason to stop.
+        never a batch behind. A failed commit is no reason to stop.
         """
         group_id, broker = self._options.group_id, self._options.broker
         if group_id is None or broker is None or begun == self._shown:
@@ -273,17 +273,15 @@ def _read(options: SourceOptions, partition: InputPartition) -> Iterator[RecordB
 
 
 def _named(options: SourceOptions) -> AbstractContextManager[None]:
-    """Errors of brokers that are away, with what was to be read."""
+    """Add what was to be read to errors of brokers that are away."""
     if options.broker is None:
         return nullcontext()
-    patience_s = options.broker.patience_s
-    return waiting_for_brokers(
-        str(options.subscription), "kafka.default.api.timeout.ms", patience_s
-    )
+    timeout_s = options.broker.timeout_s
+    return waiting_for_brokers(str(options.subscription), "kafka.default.api.timeout.ms", timeout_s)
 
 
 def _check_schema(options: SourceOptions, schema: StructType) -> None:
-    """The columns are fixed: a schema that somebody gave must be the same."""
+    """Check that a schema given by the user is the fixed one."""
     given = {item.name: item.dataType.simpleString() for item in schema.fields}
     expected = _columns(options)
     if list(given.items()) != list(expected.items()):

@@ -1,7 +1,7 @@
-"""The driver's side of a query: where it starts, how far the next batch goes, what each batch reads.
+"""The driver's side of a query: its start, the end of the next batch, the ranges of each batch.
 
-``Tracker`` decides; it asks a ``Place`` (a broker, or segment files) for facts and knows neither Spark nor
-sockets, so that every rule is tested with plain values. One tracker lives as long as its query.
+``Tracker`` decides; it asks a ``Place`` (a broker, or segment files) for the logs' bounds and knows neither
+Spark nor sockets, so that every rule is tested with plain values. One tracker lives as long as its query.
 """
 
 import difflib
@@ -41,19 +41,19 @@ log = logging.getLogger(__name__)
 
 
 class Place(Protocol):
-    """Where partitions lie and can be asked about."""
+    """A place that holds partitions: a broker or a data directory."""
 
     def topics(self, subscription: Subscription) -> Mapping[str, Collection[int]]:
-        """The topics that the subscription means, those that exist, with their partitions."""
+        """Return the existing topics of the subscription, with their partitions."""
 
     def all_topics(self) -> Collection[str]:
-        """Every topic, to suggest one when somebody misspells it."""
+        """Return every topic, to suggest one for a misspelt name."""
 
     def bounds(self, places: Iterable[TopicPartition]) -> Bounds:
-        """Where these logs begin and end now; partitions that do not exist are left out."""
+        """Return the starts and ends of these logs; partitions that do not exist are left out."""
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The offset of the first record at or after each time; ``None`` if there is none so young."""
+        """Return the offset of the first record at or after each time; ``None`` if there is none."""
 
 
 class Tracker:
@@ -72,17 +72,17 @@ class Tracker:
         self._pause = pause
         self._now_ms = now_ms
         self._lose = LossPolicy(fail=options.fail_on_data_loss, report=options.loss_report)
-        self._bounds: Bounds | None = None  # what the batch that is being planned was decided on
+        self._bounds: Bounds | None = None  # the bounds that the present batch was decided on
         self._initial: Offsets | None = None
         self._has_begun = False
         self._target: Offsets | None = None
         self._newest: Offsets | None = None
         self._last_batch_ms = 0
 
-    # --- where it starts and ends ---
+    # --- start and end ---
 
     def batch(self) -> list[Range]:
-        """The ranges of a batch query."""
+        """Return the ranges of a batch query."""
         options = self._options
         places = self._subscribed()
         start = self._resolve(options.starting or Edge.EARLIEST, places, "starting")
@@ -90,20 +90,20 @@ class Tracker:
             self._check_start(options.starting, start)
         end = self._resolve(options.ending, places, "ending")
         bounds = self._place.bounds(places)
-        # A start after the end is nothing to read here, not a log that went back.
+        # A start after the end is an empty range here, not a log that was truncated.
         end = {place: max(upto, start[place]) for place, upto in end.items()}
         return self._split(*plan_ranges(start, end, bounds))
 
     def initial(self) -> Offsets:
-        """Where a streaming query begins that has no checkpoint.
+        """Return the start of a streaming query without a checkpoint.
 
         Spark asks twice for its first batch, once for its end and once for its start: records that arrive in
         between must not move the start past the end.
 
-        A start that moves with time (the latest) is nowhere in the checkpoint until a batch ends there. So
-        the first batch of such a query ends where it begins (``latest``): whoever starts it again after a
-        crash finds the beginning written down. That run is asked for the start of the first batch as well
-        and finds a later one, which ``ranges`` moves back.
+        A start that moves with time (the latest) is not in the checkpoint until a batch ends there. So the
+        first batch of such a query ends where it begins (``latest``): a restart after a crash finds the
+        beginning in the checkpoint. That run is asked for the start of the first batch as well and finds a
+        later one, which ``ranges`` moves back.
         """
         if self._initial is None:
             where = Edge.LATEST if self._options.starting is None else self._options.starting
@@ -111,12 +111,13 @@ class Tracker:
             self._check_start(where, self._initial)
         return dict(self._initial)
 
-    # --- how far a batch goes ---
+    # --- the end of a batch ---
 
     def prepare_available_now(self) -> None:
-        """From now on nothing counts that comes later.
+        """Fix the end of the run to the present ends of the logs.
 
-        What is not there now would be left out of this run without a word, so it is asked for again first.
+        Partitions that are missing now would silently be left out of this run, so they are looked up again
+        first.
         """
         subscription = self._options.subscription
         tries = self._options.offset_tries
@@ -132,14 +133,14 @@ class Tracker:
             self._pause(self._options.offset_retry_s)
 
     def default_rows_max(self) -> int:
-        """The bound of a batch that the options ask for."""
+        """Return the limit of a batch from the options."""
         return self._options.offsets_per_trigger_max
 
     def latest(self, start: Mapping[TopicPartition, int], rows_max: int | None) -> Offsets:
-        """Where the next batch ends; ``start`` itself if there should be none. ``None`` is no bound.
+        """Return the end of the next batch; ``start`` itself if there should be none. ``None`` is no limit.
 
-        A loss that stops the query is raised here, before Spark writes the end down: what only seemed to be
-        lost, because a broker had just started, must not stand in the checkpoint.
+        A loss that stops the query is raised here, before Spark stores the end: a loss that was only
+        apparent, because a broker had just started, must not be in the checkpoint.
         """
         bounds = self._steady_bounds(start)
         self._bounds = bounds
@@ -174,7 +175,7 @@ class Tracker:
         bounds: Bounds,
         rows_max: int,
     ) -> Offsets:
-        """Ends within the bound of a batch, shared out as the options say."""
+        """Return ends within the limit of a batch, distributed as the options say."""
         if not self._options.align_partitions:
             return limit_rows(start, until, bounds, rows_max, self._options.priority)
 
@@ -184,13 +185,13 @@ class Tracker:
         return align_ends(start, until, bounds, rows_max, offsets_at, self._now_ms())
 
     def _is_first(self, start: Mapping[TopicPartition, int]) -> bool:
-        """Whether this is the first batch of a query whose start moves with time. True once."""
+        """Return whether this is the first batch of a query whose start moves with time. True once."""
         is_first = not self._has_begun and start == self._initial and self._start_moves()
         self._has_begun = True
         return is_first
 
     def _start_moves(self) -> bool:
-        """Whether somebody who asks for the start later may get another one."""
+        """Return whether a later lookup of the start may give another one."""
         match self._options.starting:
             case None | Edge.LATEST:
                 return True
@@ -202,7 +203,7 @@ class Tracker:
                 return False
 
     def newest(self) -> Offsets | None:
-        """The ends of the logs as they were when the last batch was decided: what lag is measured by."""
+        """Return the ends of the logs when the last batch was decided, for computing lag."""
         return self._newest
 
     def _too_few(
@@ -211,7 +212,7 @@ class Tracker:
         until: Mapping[TopicPartition, int],
         bounds: Bounds,
     ) -> bool:
-        """Whether it is better to wait for more. Not for ever, and not if no more can come."""
+        """Return whether to wait for more records. Not for ever, and not if no more can come."""
         least = self._options.offsets_per_trigger_min
         if least is None or self._target is not None:
             return False
@@ -223,12 +224,12 @@ class Tracker:
         self._last_batch_ms = now_ms
         return False
 
-    # --- what it reads ---
+    # --- ranges ---
 
     def ranges(
         self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
     ) -> list[Range]:
-        """What the tasks of one batch read. Losses are raised or reported here."""
+        """Return what the tasks of one batch read. Losses are raised or reported here."""
         self._has_begun = True
         if start == self._initial and self._start_moves():
             start = {place: min(first, end.get(place, first)) for place, first in start.items()}
@@ -250,10 +251,10 @@ class Tracker:
             records_max=self._options.records_per_partition_max,
         )
 
-    # --- asking ---
+    # --- lookups ---
 
     def _subscribed(self) -> set[TopicPartition]:
-        """The partitions to read; an option that names what is not there is an error."""
+        """Return the partitions to read; an option that names missing ones is an error."""
         subscription = self._options.subscription
         tries = self._options.offset_tries
         while True:
@@ -267,12 +268,14 @@ class Tracker:
             self._pause(self._options.offset_retry_s)  # it may have been created a moment ago
 
     def _existing(self) -> set[TopicPartition]:
-        """The same in mid-query, when what is gone is a loss and not an error of an option."""
+        """Return the same during a query, when missing partitions are a loss and not a wrong option."""
         subscription = self._options.subscription
         return _partitions(subscription, self._place.topics(subscription))
 
     def _steady_bounds(self, start: Mapping[TopicPartition, int]) -> Bounds:
-        """Where logs end; asked again if one shrank or is gone, since old metadata can look like that."""
+        """Return the bounds; looked up again if a log shrank or is missing, since stale metadata can look
+        like that.
+        """
         tries = self._options.offset_tries
         while True:
             bounds = self._place.bounds(self._existing())
@@ -284,7 +287,7 @@ class Tracker:
             self._pause(self._options.offset_retry_s)
 
     def _resolve(self, where: Where, places: set[TopicPartition], side: str) -> Offsets:
-        """Positions in numbers."""
+        """Return positions as numbers."""
         match where:
             case Edge():
                 wanted: dict[TopicPartition, int] = dict.fromkeys(places, int(where))
@@ -308,7 +311,7 @@ class Tracker:
         return wanted
 
     def _check_start(self, where: Where, start: Offsets) -> None:
-        """Offsets that somebody wrote down must not lie behind the end of their log."""
+        """Check that the user's offsets are not beyond the end of their logs."""
         if not isinstance(where, AtOffsets) or not self._options.fail_on_data_loss:
             return
         ends = self._place.bounds(start).latest
@@ -348,12 +351,14 @@ class Tracker:
 
 
 def _up_to(end: int, target: int, start: int) -> int:
-    """An end that does not go beyond the target, nor back; unless the log itself did."""
+    """Return an end that is neither beyond the target nor before the start; unless the log itself went
+    back.
+    """
     return end if end < start else max(start, min(end, target))
 
 
 def _covers(bounds: Bounds, end: Mapping[TopicPartition, int]) -> bool:
-    """Whether these bounds are those that the end was decided on."""
+    """Return whether these bounds are those that the end was decided on."""
     return bounds.latest.keys() == end.keys() and all(
         offset <= bounds.latest[place] for place, offset in end.items()
     )

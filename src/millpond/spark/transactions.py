@@ -1,11 +1,11 @@
 """Transactions by their single steps, so that one process may begin what another one ends.
 
 A Spark task begins a transaction and writes in it; the driver, which alone knows that all tasks are done,
-puts the task's marker into it and ends it. On the wire that takes no more than transactional id, producer
-id and epoch, whoever sends them.
+puts the task's marker into it and ends it. The protocol needs only transactional id, producer id and epoch
+for that, from any process.
 
-Both generations of the protocol are spoken: brokers whose ``transaction.version`` is 2 (KIP-890) add
-partitions and groups to a transaction by themselves, older ones are told first.
+Both generations of the protocol are supported: brokers whose ``transaction.version`` is 2 (KIP-890) add
+partitions and groups to a transaction by themselves, older ones need a request first.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from millpond.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 
-# Markers stand on partition 0 of a topic that is written to: every broker wants one that exists.
+# Markers are offsets of partition 0 of a topic that is written to: every broker requires an existing one.
 MARKER_PARTITION = 0
 
 _GROUP, _TRANSACTION = 0, 1
@@ -48,7 +48,7 @@ _LOOK_AGAIN = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-# The last versions that mean the first generation; newer ones let the broker add what is missing.
+# The last versions of the first generation; newer ones let the broker add partitions.
 _FIRST_GENERATION = {ApiKey.TXN_OFFSET_COMMIT: 4, ApiKey.END_TXN: 4}
 _SECOND_GENERATION = {ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.END_TXN: 5}
 
@@ -56,20 +56,20 @@ _SECOND_GENERATION = {ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.END_TXN: 5}
 class Transactions:
     """The transaction requests of a ``Cluster``.
 
-    Each is sent again until its outcome is known or ``timeout_s`` is over.
+    Each is retried until its outcome is known or ``timeout_s`` is over.
     """
 
     def __init__(
         self, cluster: Cluster, *, timeout_s: float, second_generation: bool | None = None
     ) -> None:
-        """``second_generation`` is what the broker says unless it is given."""
+        """``second_generation`` is what the broker reports by default."""
         self._cluster = cluster
         self._timeout_s = timeout_s
         self._second_generation = second_generation
         self._coordinators: dict[tuple[int, str], int] = {}
 
     async def begin(self, transactional_id: str, *, transaction_timeout_ms: int) -> Transaction:
-        """Take the transactional id. Whoever had it is fenced, and what it left open is aborted."""
+        """Take over the transactional id. Earlier owners are fenced, and their open transactions aborted."""
         second_generation = await self._speaks_second_generation()
         answer = await self._ask(
             _TRANSACTION,
@@ -90,7 +90,7 @@ class Transactions:
         )
 
     async def producer(self) -> tuple[int, int]:
-        """A producer id and epoch for writing without a transaction."""
+        """Return a producer id and epoch for writing without a transaction."""
         attempts = self._cluster.attempts("asking for a producer id", self._timeout_s)
         while True:
             await self.reach(attempts)
@@ -106,7 +106,7 @@ class Transactions:
     async def add_partitions(
         self, transaction: Transaction, partitions: Iterable[TopicPartition]
     ) -> None:
-        """Announce partitions that will be written to. The second generation needs no announcing."""
+        """Add partitions to the transaction. The second generation does not need it."""
         if transaction.second_generation:
             return
         topics: dict[str, list[int]] = {}
@@ -135,7 +135,7 @@ class Transactions:
         )
 
     async def marker(self, group: str) -> Marker | None:
-        """The newest marker of a group, waiting for transactions that may still change it."""
+        """Return the newest marker of a group, waiting for transactions that may still change it."""
         answer = await self._ask(
             _GROUP,
             group,
@@ -161,7 +161,7 @@ class Transactions:
     async def put_marker(
         self, transaction: Transaction, group: str, topic: str, marker: Marker
     ) -> None:
-        """Make a marker part of the transaction."""
+        """Add a marker to the transaction."""
         what = f"putting the marker {group} into transaction {transaction.transactional_id}"
         if not transaction.second_generation:
             await self._ask(
@@ -202,7 +202,7 @@ class Transactions:
         )
 
     async def end(self, transaction: Transaction, *, commit: bool) -> None:
-        """Commit or abort. ``TransactionLost`` if someone else ended it."""
+        """Commit or abort. Raises ``TransactionLost`` if another process ended it."""
         await self._ask(
             _TRANSACTION,
             transaction.transactional_id,
@@ -260,7 +260,7 @@ class Transactions:
         what: str,
         at_most: int,
     ) -> Any:
-        """Ask the coordinator of ``key`` until it gives an answer that will not change."""
+        """Send a request to the coordinator of ``key`` until its response is final."""
         attempts = self._cluster.attempts(what, self._timeout_s)
         while True:
             try:
@@ -307,7 +307,7 @@ class Transactions:
 
 
 async def all_of(work: Sequence[Awaitable[None]]) -> None:
-    """Wait for all to end, however they end; then raise the first error."""
+    """Wait for all to end, with or without errors; then raise the first error."""
     results: list[BaseException | None] = [None] * len(work)
 
     async def one(place: int, job: Awaitable[None]) -> None:
@@ -329,7 +329,9 @@ def _versions(transaction: Transaction) -> dict[ApiKey, int]:
 
 
 def _first_cause(codes: Iterable[int]) -> Collection[int]:
-    """The codes without OPERATION_NOT_ATTEMPTED, which only says that another partition had the error."""
+    """Return the codes without OPERATION_NOT_ATTEMPTED, which only says that another partition had the
+    error.
+    """
     listed = list(codes)
     causes = [
         code for code in listed if code not in {ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED}
@@ -348,7 +350,7 @@ def _offset_codes(answer: Any) -> Collection[int]:
 
 
 def lost(refused: BrokerRefused) -> str:
-    """What happened to a transaction that is not ours any more, and what happens next."""
+    """Return what happened to a transaction of another process, and what happens next."""
     return (
         f"{refused}. Another attempt of the task or another run of the query took its place, or the batch"
         " took longer than the option kafka.transaction.timeout.ms. None of its records can be seen;"

@@ -1,4 +1,4 @@
-"""What is known of a transaction and of the batches that are written, and what follows from it. No I/O.
+"""State and rules of transactions and of written batches. No I/O.
 
 A marker says "task p of this query has committed batch n". It is a committed offset, part of the task's
 transaction, so that it appears in the same instant as the records or not at all.
@@ -32,7 +32,7 @@ _RESTORE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """All that it takes to write in a transaction and to end it; a plain value that travels."""
+    """Everything needed to write in a transaction and to end it; a plain value that can be sent."""
 
     transactional_id: str
     producer_id: int
@@ -42,19 +42,19 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """The last batch that is committed: its number, its tasks, and how many rows this task had."""
+    """The last committed batch: its number, its tasks, and how many rows this task had."""
 
     batch: int
     tasks: int
     rows: int
 
     def metadata(self) -> str:
-        """What is stored beside the number."""
+        """Return the offset's metadata."""
         return json.dumps({"tasks": self.tasks, "rows": self.rows}, separators=(",", ":"))
 
     @classmethod
     def parse(cls, batch: int, metadata: str | None) -> "Marker":
-        """From a committed offset; what is not said is -1."""
+        """Parse a committed offset; missing fields are -1."""
         try:
             said = json.loads(metadata or "{}")
             return cls(
@@ -74,7 +74,7 @@ class Verdict(Enum):
 
 
 def verdict(code: int) -> Verdict:
-    """Done, worth another try, lost to someone else, or refused for good."""
+    """Return the verdict: done, retriable, lost to another process, or refused finally."""
     if code == ErrorCode.NONE:
         return Verdict.DONE
     if code in RETRIABLE:
@@ -83,7 +83,9 @@ def verdict(code: int) -> Verdict:
 
 
 def is_written(marker: Marker | None, batch: int, *, what: str) -> bool:
-    """Whether this batch is committed. ``ReplayDiffers`` if a later one is: the checkpoint is too old."""
+    """Return whether this batch is committed. Raises ``ReplayDiffers`` if a later one is: the checkpoint is
+    too old.
+    """
     if marker is None or marker.batch < batch:
         return False
     if marker.batch > batch:
@@ -96,7 +98,7 @@ def is_written(marker: Marker | None, batch: int, *, what: str) -> bool:
 
 
 def check_rows(marker: Marker, rows: int, *, what: str) -> None:
-    """A task that is left out must have had the same rows."""
+    """Check that a skipped task had the same rows."""
     if marker.rows not in {-1, rows}:
         raise ReplayDiffers(
             f"{what}: batch {marker.batch} is committed with {marker.rows} rows of this task and is"
@@ -105,7 +107,7 @@ def check_rows(marker: Marker, rows: int, *, what: str) -> None:
 
 
 def check_tasks(marker: Marker | None, batch: int, tasks: int, *, what: str) -> None:
-    """A batch that is half committed must be cut into as many tasks as the first time."""
+    """Check that a partly committed batch has as many tasks as the first time."""
     if marker is not None and marker.batch == batch and marker.tasks not in {-1, tasks}:
         raise ReplayDiffers(
             f"{what}: batch {batch} is committed in part, by some of {marker.tasks} tasks, and is"

@@ -1,8 +1,7 @@
 """An archive of Spark's classes, so that later sessions start in half the time (AppCDS).
 
-A process of its own runs a session that does what queries do, and Java writes down at its end which classes
-that took. The archive fits this Java and this Spark only, and its name says so; ``build_session`` uses it
-when it is there.
+A separate process runs a session with typical queries, and Java records at its end the loaded classes. The
+archive fits this Java and this Spark only, and is named after them; ``build_session`` uses it if it exists.
 """
 
 import os
@@ -19,7 +18,7 @@ _SECONDS_MAX = 600
 
 
 def make_archive(java: Java | None = None) -> Path:
-    """Make the archive anew; takes about half a minute. ``SparkError`` says why it cannot be."""
+    """Create the archive; takes about half a minute. ``SparkError`` says why it failed."""
     java = java or find_java()
     if java.is_from_wheel:
         raise SparkError(
@@ -28,7 +27,7 @@ def make_archive(java: Java | None = None) -> Path:
     archive = archive_path(java)
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="millpond-warmup-") as directory:
-        # Beside the place where it will be, so that it appears there at once and whole.
+        # In the same directory, so that a rename makes it appear at once and complete.
         fresh = archive.with_name(f".{archive.name}.{os.getpid()}")
         try:
             done = subprocess.run(
@@ -47,7 +46,9 @@ def make_archive(java: Java | None = None) -> Path:
 
 
 def exercise(archive: str, directory: str) -> None:
-    """Runs in the process whose classes are written down: a topic to Parquet, and a look at it."""
+    """Run typical queries in the process whose classes are recorded: a topic to Parquet, and a query of
+    it.
+    """
     from millpond.client import BlockingClient
     from millpond.server.embedded import Broker
 

@@ -1,4 +1,6 @@
-"""A cluster of real processes for tests: `millpond up --nodes N` on free ports, its data out of the way."""
+"""A cluster of real processes for tests: `millpond up --nodes N` on free ports with its own data
+directory.
+"""
 
 import contextlib
 import os
@@ -19,14 +21,14 @@ STOP_S_MAX = 60.0
 
 
 class ClusterFailed(RuntimeError):
-    """The nodes did not come together; what they said is in the message."""
+    """The nodes did not form a cluster; the message contains their output."""
 
 
 class LocalCluster:
     """``with LocalCluster(nodes=3) as cluster: connect(cluster.bootstrap)``.
 
-    ``settings`` are those of every node, by Kafka's names. A node that dies is started again. With ``data``
-    the messages stay; without it they live in a temporary directory that is removed at the stop.
+    ``settings`` are those of every node, by Kafka's names. A node that dies is restarted. With ``data`` the
+    messages are kept; without it they are in a temporary directory that ``stop`` removes.
     """
 
     def __init__(
@@ -54,11 +56,11 @@ class LocalCluster:
 
     @property
     def output(self) -> str:
-        """What the nodes have said so far."""
+        """Return the nodes' output so far."""
         return "\n".join(self._lines)
 
     def start(self) -> Self:
-        """Start the nodes and wait until all take part. Raises ``ClusterFailed``."""
+        """Start the nodes and wait until all have joined. Raises ``ClusterFailed``."""
         if self._process is not None:
             return self
         if self._data is None:

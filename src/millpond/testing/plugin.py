@@ -1,10 +1,10 @@
-"""The pytest plugin. Loaded by every pytest run where Millpond is installed, so it imports pytest and nothing
-else until a fixture is used.
+"""The pytest plugin. Loaded by every pytest run where Millpond is installed, so it imports only pytest until
+a fixture is used.
 
-``millpond``            a broker of the test's own, empty, stopped at its end.
-``millpond_session``    one broker for all tests that ask for it; they share its topics. Fastest.
-``millpond_factory``    call it for brokers with other settings; all are stopped at the test's end.
-``millpond_cluster``    three nodes, each a process of its own, for all tests of the run that ask for it.
+  ``millpond``            a new broker for the test, stopped at its end.
+  ``millpond_session``    one broker for all tests that use it; they share its topics. Fastest.
+  ``millpond_factory``    starts brokers with other settings; all are stopped at the test's end.
+  ``millpond_cluster``    three nodes, each its own process, for all tests of the run that use it.
 
 Settings: ``@pytest.mark.millpond(num_partitions=3)`` for the ``millpond`` of one test, class or module, and
 the ini option ``millpond_settings`` (lines of ``name=value``) for all of them.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Settings for every broker of the run."""
+    """Add the option for settings of every broker of the run."""
     parser.addini(
         "millpond_settings",
         "Settings of every broker that the millpond fixtures start: lines of name=value.",
@@ -36,32 +36,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 class _AsWritten:
     """Finds Millpond's modules before pytest does.
 
-    pytest rewrites the asserts of every distribution that brings a plugin: those of a whole broker here, in
-    seconds, in each run that finds no bytecode (CI).
+    pytest rewrites the asserts of every distribution that has a plugin: here those of a whole broker, which
+    takes seconds in each run that finds no bytecode (CI).
     """
 
     @classmethod
     def find_spec(
         cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Where a module of Millpond's is; nothing of others."""
+        """Return the location of a module of Millpond; None for others."""
         return PathFinder.find_spec(name, path, target) if name.startswith("millpond.") else None
 
 
 def pytest_load_initial_conftests() -> None:
-    """Before anything of the user's imports Millpond."""
+    """Install the finder before the user's tests import Millpond."""
     if _AsWritten not in sys.meta_path:
         sys.meta_path.insert(0, _AsWritten)
 
 
 def pytest_unconfigure() -> None:
-    """Leave imports as they were."""
+    """Restore the imports."""
     if _AsWritten in sys.meta_path:
         sys.meta_path.remove(_AsWritten)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
         "millpond(**settings): settings of the broker that the `millpond` fixture starts, by Kafka's names "
@@ -71,9 +71,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def millpond(request: pytest.FixtureRequest, millpond_factory: "Callable[..., Broker]") -> "Broker":
-    """A fresh broker for this test; ``millpond.bootstrap`` is where to connect."""
+    """Start a new broker for this test; clients connect to ``millpond.bootstrap``."""
     settings: dict[str, object] = {}
-    # The nearest marker wins, so the farthest is laid down first.
+    # The nearest marker wins, so the farthest is applied first.
     for marker in reversed(list(request.node.iter_markers("millpond"))):
         for mapping in marker.args:
             settings.update(mapping)
@@ -83,7 +83,7 @@ def millpond(request: pytest.FixtureRequest, millpond_factory: "Callable[..., Br
 
 @pytest.fixture(scope="session")
 def millpond_session(pytestconfig: pytest.Config) -> "Generator[Broker]":
-    """One broker for the whole run. Tests share its topics: give them names of their own."""
+    """Start one broker for the whole run. Tests share its topics: use distinct names."""
     from millpond.server.embedded import Broker
 
     with Broker(settings=_ini_settings(pytestconfig)) as broker:
@@ -92,7 +92,7 @@ def millpond_session(pytestconfig: pytest.Config) -> "Generator[Broker]":
 
 @pytest.fixture(scope="session")
 def millpond_cluster(pytestconfig: pytest.Config) -> "Generator[LocalCluster]":
-    """Three nodes for the whole run; ``millpond_cluster.bootstrap`` names them all."""
+    """Start three nodes for the whole run; ``millpond_cluster.bootstrap`` has the addresses of all."""
     from millpond.testing.cluster import LocalCluster
 
     settings = {"group.initial.rebalance.delay.ms": 0, **_ini_settings(pytestconfig)}

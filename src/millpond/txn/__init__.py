@@ -1,4 +1,4 @@
-"""Transactions as pure state machines: commands in, facts and answers out.
+"""Transactions as pure state machines: commands in, records and responses out.
 
-No clock, no files, no protocol: time and fresh producer ids are arguments, facts are appended by a host.
+No clock, no files, no protocol: time and new producer ids are arguments, a host appends the records.
 """

@@ -1,15 +1,15 @@
-"""All transactional ids of one coordinator: commands in, facts and answers out.
+"""All transactional ids of one coordinator: commands in, records and responses out.
 
-A transaction is opened by naming its first partition, decided by one fact (``PREPARE_COMMIT`` or
-``PREPARE_ABORT``) and complete when every partition has its marker. Once the deciding fact is in the log
-nothing can change the outcome: whoever finds a prepared transaction, also after a crash, writes its
-markers, from what the fact itself says (producer id, epoch, partitions).
+A transaction is opened by its first partition, decided by one record (``PREPARE_COMMIT`` or
+``PREPARE_ABORT``) and complete when every partition has its marker. Once the deciding record is in the log
+nothing can change the outcome: a coordinator that finds a prepared transaction, also after a crash, writes
+its markers from that record alone (producer id, epoch, partitions).
 
-Fencing is by epoch. A new incarnation, a time-out, and, for clients of the second generation (KIP-890),
-every end of a transaction raises the epoch; the markers carry the new one, so that partitions refuse what
-an older one still sends. Epochs that run out are followed by a new producer id.
+Fencing is by epoch. A new incarnation, a time-out, and, for clients of the second generation (KIP-890), every
+end of a transaction raises the epoch; the markers carry the new one, so that partitions refuse the batches of
+older ones. When epochs run out, the producer gets a new producer id.
 
-``decide`` changes nothing; the host appends the fact and then calls ``apply``.
+``decide`` changes nothing; the host appends the record and then calls ``apply``.
 """
 
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ class TransactionCoordinator:
     # --- deciding ---------------------------------------------------------------------------------
 
     def decide(self, command: Command[AnswerT], now_ms: int) -> Decision[AnswerT]:
-        """What shall happen. Raises a MillpondError for what is refused, or NeedsProducerId."""
+        """Decide a command. Raises a ``MillpondError`` to refuse it, or ``NeedsProducerId``."""
         if not command.transactional_id:
             raise InvalidRequest("a transactional id must not be empty")
         answer, record = self._dispatch(command, now_ms)
@@ -93,9 +93,9 @@ class TransactionCoordinator:
             case ForgetIdle():
                 return None, self._forget_idle(command, now_ms)
             case _:
-                raise AssertionError(f"nobody decides {type(command).__name__}")
+                raise AssertionError(f"unknown command {type(command).__name__}")
 
-    # --- taking over ------------------------------------------------------------------------------
+    # --- init producer ------------------------------------------------------------------------------
 
     def _init(
         self, command: InitProducer, now_ms: int
@@ -107,7 +107,7 @@ class TransactionCoordinator:
             )
         known = self.transactions.get(command.transactional_id)
         if known is None:
-            # A producer that knows an identity of before the id expired gets a new one as well.
+            # A producer with an identity from before the id expired gets a new one as well.
             taken = _taken_over(command, now_ms, Identity(_fresh(command), 0))
             return _identity(taken), taken
         _check_known_identity(known, command)
@@ -118,7 +118,7 @@ class TransactionCoordinator:
         if known.status == Status.ONGOING:
             if command.producer_epoch not in {NO_PRODUCER_EPOCH, known.producer_epoch}:
                 raise _fenced(known, command.producer_epoch)
-            # This epoch is given to nobody: the producer that takes over gets the one after it.
+            # No producer gets this epoch: the producer that takes over gets the one after it.
             return None, _aborted_by_fence(known, now_ms)
         taken = _next_incarnation(known, command, now_ms)
         return _identity(taken), taken
@@ -145,7 +145,7 @@ class TransactionCoordinator:
     def check_writes(
         self, transactional_id: str, producer_id: int, producer_epoch: int, place: Place
     ) -> None:
-        """May this producer write there inside its transaction? Raises why not."""
+        """Check that this producer may write to a partition inside its transaction. Raises why not."""
         known = self._owned(transactional_id, producer_id, producer_epoch)
         if known.status != Status.ONGOING or place not in known.partitions:
             raise TransactionAbortable(
@@ -156,7 +156,7 @@ class TransactionCoordinator:
     def _owned(
         self, transactional_id: str, producer_id: int, producer_epoch: int
     ) -> TransactionStored:
-        """The transaction, if it is this producer's and can be written in."""
+        """Return the transaction, if it belongs to this producer and accepts writes."""
         known = self._known(transactional_id)
         if known.producer_id != producer_id:
             raise _not_mapped(known, producer_id)
@@ -199,7 +199,7 @@ class TransactionCoordinator:
         if known.status != Status.EMPTY and answered_before and same_outcome:
             return _identity(known), None
         if command.bumps_epoch and not command.committed and not is_retry:
-            # Nothing was written yet; the producer only wants to be sure that nothing will be.
+            # Nothing was written yet; the producer only makes sure that nothing will be.
             prepared = _prepared(replace(known, started_ms=now_ms), command, now_ms)
             return _identity_after(prepared), prepared
         raise _wrong_state(known, command)
@@ -239,7 +239,7 @@ class TransactionCoordinator:
     # --- applying ---------------------------------------------------------------------------------
 
     def apply(self, record: TransactionRecord) -> None:
-        """A fact is in the log, now or since before the start: make it so."""
+        """Apply a record that is in the log, just appended or replayed."""
         if isinstance(record, TransactionForgotten):
             self.transactions.pop(record.transactional_id, None)
         else:
@@ -248,7 +248,7 @@ class TransactionCoordinator:
     # --- reading ----------------------------------------------------------------------------------
 
     def prepared(self) -> Iterator[str]:
-        """Ids whose outcome is decided but not yet known to be written everywhere."""
+        """Yield the ids whose outcome is decided but whose markers may not all be written."""
         return (name for name, known in self.transactions.items() if known.is_prepared)
 
     def overdue(self, now_ms: int) -> Iterator[str]:
@@ -261,7 +261,7 @@ class TransactionCoordinator:
 
 
 def commits(known: TransactionStored) -> bool:
-    """What the markers of a prepared transaction say."""
+    """Return whether a prepared transaction commits."""
     assert known.is_prepared
     return known.status in _COMMITS
 
@@ -278,7 +278,7 @@ def _identity(known: TransactionStored) -> Identity:
 
 
 def _identity_after(prepared: TransactionStored) -> Identity:
-    """What the producer goes on with once a prepared transaction is complete."""
+    """Return the producer's identity once a prepared transaction is complete."""
     if prepared.next_producer_id != NO_PRODUCER_ID:
         return Identity(prepared.next_producer_id, 0)
     return _identity(prepared)
@@ -291,7 +291,9 @@ def _fresh(command: InitProducer | EndTransaction) -> int:
 
 
 def _check_known_identity(known: TransactionStored, command: InitProducer) -> None:
-    """KIP-360: who says which identity it has must have the last one, or retry the bump of it."""
+    """Check the identity that a producer claims to have (KIP-360): it must be the last one, or the one before
+    a bump that is retried.
+    """
     if command.producer_id == NO_PRODUCER_ID:
         return
     is_current = command.producer_id == known.producer_id
@@ -312,7 +314,7 @@ def _next_incarnation(
     continues = command.producer_id != NO_PRODUCER_ID
     is_current = command.producer_epoch == known.producer_epoch
     if continues and not (is_current and command.producer_id == known.producer_id):
-        # The bump that it asks for was made; only the answer was lost.
+        # The requested bump was made; only the response was lost.
         return replace(
             _taken_over(command, now_ms, _identity(known)),
             last_producer_epoch=known.last_producer_epoch,
@@ -327,14 +329,14 @@ def _next_incarnation(
 
 
 def _after(known: TransactionStored | None, record: TransactionStored) -> TransactionStored:
-    """The fact with what it says of the one before it, as Kafka writes it."""
+    """Return the record with the fields that Kafka copies from the one before it."""
     if known is None:
         return replace(record, previous_producer_id=record.producer_id)
     is_init = record.status == Status.EMPTY
     is_repeated = is_init and _identity(record) == _identity(known)
     return replace(
         record,
-        # A repeated answer changes nothing, so that it can be repeated once more.
+        # A retried response changes nothing, so that it can be retried once more.
         previous_producer_id=known.previous_producer_id if is_repeated else known.producer_id,
         client_version=known.client_version if is_init else record.client_version,
     )
@@ -355,7 +357,7 @@ def _taken_over(command: InitProducer, now_ms: int, identity: Identity) -> Trans
 
 
 def _ended_before(known: TransactionStored, command: EndTransaction) -> bool:
-    """Whether this asks again for the end that made the present epoch."""
+    """Return whether the request retries the end that made the present epoch."""
     if not command.bumps_epoch or known.client_version < 2:
         return False
     if known.status in {Status.EMPTY, Status.ONGOING}:
@@ -386,10 +388,10 @@ def _prepared(known: TransactionStored, command: EndTransaction, now_ms: int) ->
 
 
 def _aborted_by_fence(known: TransactionStored, now_ms: int) -> TransactionStored:
-    """An end that the producer did not ask for: with the epoch raised, it is shut out everywhere.
+    """Return an abort that the producer did not ask for: with the epoch raised, it is fenced everywhere.
 
-    But it may go on from there, as after an abort of its own, unless somebody took its place: the epoch it
-    had is remembered.
+    It may continue from there, as after an abort of its own, unless another producer took over the id: its
+    epoch is remembered.
     """
     return replace(
         known,
@@ -419,7 +421,7 @@ def _fenced(known: TransactionStored, producer_epoch: int) -> TransactionFenced:
 
 
 def _wrong_state(known: TransactionStored, command: EndTransaction) -> InvalidTransactionState:
-    wish = "committed" if command.committed else "aborted"
+    outcome = "committed" if command.committed else "aborted"
     return InvalidTransactionState(
-        f"transaction {known.transactional_id!r} is {known.status.title} and cannot be {wish}"
+        f"transaction {known.transactional_id!r} is {known.status.title} and cannot be {outcome}"
     )

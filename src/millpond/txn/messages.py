@@ -1,7 +1,7 @@
-"""What is asked of the transaction coordinator and what it answers.
+"""The commands of the transaction coordinator and its responses.
 
-Commands are imperative and carry the type of their answer. A refusal is a class of ``base.errors``,
-raised; ``NeedsProducerId`` is no refusal: the host brings a fresh producer id and asks again.
+Commands are imperative and carry the type of their response. A refusal is a class of ``base.errors``, raised;
+``NeedsProducerId`` is no refusal: the host brings a new producer id and decides the command again.
 """
 
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ EPOCH_LAST = 2**15 - 2
 
 
 class NeedsProducerId(Exception):
-    """The decision needs a producer id that nobody ever had (``fresh_producer_id``)."""
+    """The decision needs a producer id that was never used (``fresh_producer_id``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSettings:
-    """Kafka's names are in the comments; so are its defaults."""
+    """The coordinator's settings; Kafka's names are in the comments, the defaults are Kafka's."""
 
     timeout_ms_max: int = 900_000  # transaction.max.timeout.ms
     expiration_ms: int = 7 * 24 * 60 * 60_000  # transactional.id.expiration.ms
 
 
 class Identity(NamedTuple):
-    """What a producer writes with."""
+    """A producer's id and epoch."""
 
     producer_id: int
     epoch: int
@@ -36,7 +36,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Command(Generic[AnswerT]):
-    """Something asked about one transactional id."""
+    """A command for one transactional id."""
 
     __slots__ = ()
 
@@ -45,10 +45,11 @@ class Command(Generic[AnswerT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducer(Command[Identity | None]):
-    """A producer takes over the transactional id; all before it are fenced.
+    """A producer takes over the transactional id; all earlier producers are fenced.
 
-    With ``producer_id`` and ``producer_epoch`` it is the same producer that wants to go on after an error
-    (KIP-360). None means that an open transaction has to be ended first: ask again after that.
+    With ``producer_id`` and ``producer_epoch`` it is the same producer, which continues after an error
+    (KIP-360). The response None means that an open transaction has to be ended first: decide again after
+    that.
     """
 
     transactional_id: str
@@ -60,7 +61,7 @@ class InitProducer(Command[Identity | None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions(Command[None]):
-    """The transaction is going to write there. Opens one if none is open."""
+    """Add partitions to the transaction. Opens one if none is open."""
 
     transactional_id: str
     producer_id: int
@@ -71,7 +72,7 @@ class AddPartitions(Command[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction(Command[Identity]):
-    """Commit or abort. ``bumps_epoch``: the producer goes on with the identity it is answered."""
+    """Commit or abort. ``bumps_epoch``: the producer continues with the identity in the response."""
 
     transactional_id: str
     producer_id: int
@@ -93,21 +94,21 @@ class MarkersWritten(Command[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortOverdue(Command[None]):
-    """Abort and fence, if the transaction has been open for longer than its producer allowed."""
+    """Abort and fence, if the transaction has been open for longer than its producer's time-out."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetIdle(Command[None]):
-    """Drop a transactional id that nobody has used for the expiration time."""
+    """Drop a transactional id that was not used for the expiration time."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Generic[AnswerT]):
-    """The answer to a command, and the fact that makes it true, if one is needed."""
+    """The response to a command, and the record that makes it true, if one is needed."""
 
     answer: AnswerT
     record: TransactionRecord | None = None

@@ -1,8 +1,8 @@
-"""The facts that transactions leave in ``__transaction_state``, in Kafka's own record schemas.
+"""The records of transactions in ``__transaction_state``, in Kafka's own schemas.
 
-The key is a version and a transactional id; the value is everything the coordinator knows of it, so the
-last fact of an id *is* its state. A missing value is a tombstone. We write version 1 of the value (tagged
-fields; what Kafka writes since ``transaction.version`` 1) and read versions 0 and 1.
+The key is a version and a transactional id; the value is everything the coordinator knows of it, so the last
+record of an id *is* its state. A null value is a tombstone. We write version 1 of the value (tagged fields;
+what Kafka writes since ``transaction.version`` 1) and read versions 0 and 1.
 """
 
 import struct
@@ -38,7 +38,7 @@ Place: TypeAlias = tuple[str, int]  # topic, partition
 
 
 class Status(IntEnum):
-    """Where a transactional id stands, by the number that the log has for it."""
+    """The state of a transactional id, by its number in the log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -51,13 +51,13 @@ class Status(IntEnum):
 
     @property
     def title(self) -> str:
-        """The name that administrators see."""
+        """Return the name that administrators see."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionStored:
-    """All that is known of a transactional id."""
+    """The state of a transactional id."""
 
     transactional_id: str
     producer_id: int
@@ -67,18 +67,18 @@ class TransactionStored:
     partitions: frozenset[Place] = frozenset()
     updated_ms: int
     started_ms: int = -1
-    # The id before this one, when its epochs were used up.
+    # The previous producer id, if its epochs were used up.
     previous_producer_id: int = NO_PRODUCER_ID
-    # The id after this one, when ending this transaction uses up the epochs.
+    # The next producer id, if ending this transaction uses up the epochs.
     next_producer_id: int = NO_PRODUCER_ID
-    # The generation of the protocol that the client spoke; from 2 on each end bumps the epoch (KIP-890).
+    # The generation of the client's protocol; from 2 on each end bumps the epoch (KIP-890).
     client_version: int = 0
     # The epoch before this one, to recognise the retry of a bump. Not in the log.
     last_producer_epoch: int = field(default=NO_PRODUCER_EPOCH, compare=False)
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the outcome is decided and its markers are not known to be written."""
+        """Whether the outcome is decided and the markers may not all be written."""
         return self.status in {Status.PREPARE_COMMIT, Status.PREPARE_ABORT}
 
     @property
@@ -89,7 +89,7 @@ class TransactionStored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionForgotten:
-    """The transactional id is gone."""
+    """The transactional id was deleted."""
 
     transactional_id: str
 
@@ -98,7 +98,7 @@ TransactionRecord: TypeAlias = TransactionStored | TransactionForgotten
 
 
 def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
-    """The key and the value (None for a tombstone) that say this fact."""
+    """Encode a record as a key and a value (None for a tombstone)."""
     name = record.transactional_id.encode()
     if len(name) > TRANSACTIONAL_ID_BYTES_MAX:
         raise InvalidRequest(f"a transactional id of {len(name)} bytes does not fit a record")
@@ -107,7 +107,7 @@ def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes, value: bytes | None) -> TransactionRecord:
-    """Read a fact back. MalformedData if the bytes cannot be one."""
+    """Decode a record. Raises ``MalformedData``."""
     reader = Reader(key)
     if (version := reader.int16()) != KEY_VERSION:
         raise MalformedData(f"version {version} of a transaction key is not known")
@@ -140,7 +140,7 @@ def _value(record: TransactionStored) -> bytes:
 
 def _partitions(record: TransactionStored) -> bytes:
     if record.status == Status.EMPTY:
-        return b"\x00"  # null: none were ever named
+        return b"\x00"  # null: no partitions were added
     return compact_array(
         compact_string(topic) + compact_numbers(index for _, index in places) + NO_TAGS
         for topic, places in groupby(sorted(record.partitions), key=itemgetter(0))
@@ -213,7 +213,7 @@ def _old_topic(reader: Reader) -> list[Place]:
 
 
 def _old_length(reader: Reader) -> int:
-    """Of an array, where null counts as empty."""
+    """Read the length of an array, where null counts as empty."""
     length = reader.int32()
     if length > len(reader.data):
         raise MalformedData(f"a transaction record announces {length} entries")

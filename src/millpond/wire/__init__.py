@@ -1,1 +1,1 @@
-"""Protocols as bytes: sans-IO codecs and connection state, used by front-ends and clients alike."""
+"""Protocols as bytes: sans-IO codecs and connection state, used by front-ends and clients."""

@@ -281,7 +281,7 @@ class CursorLife(RuleBasedStateMachine):
             for offset in given_up
             if action is GiveUp.DEAD_LETTER
         }
-        assert letters(outcome.letters, reason) == wanted
+        assert letters(outcome.dead_letters, reason) == wanted
 
     def take(self, outcome: Outcome, expected: dict[int, Message]) -> None:
         assert spread(outcome.delta) == expected

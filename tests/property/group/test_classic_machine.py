@@ -17,12 +17,13 @@ from hypothesis.stateful import (
 )
 
 from millpond.base.errors import MillpondError
-from millpond.group.classic import ClassicGroup
+from millpond.group.classic.group import ClassicGroup
+from millpond.group.classic.phases import GroupState
+from millpond.group.classic.records import GroupStored
 from millpond.group.coordinator import GroupCoordinator
-from millpond.group.messages import DeleteGroup, ForgetOffsets, GroupSettings
-from millpond.group.phases import GroupState
-from millpond.group.records import ForeignRecord, GroupStored, decode
-from millpond.group.roster import NEVER_MS
+from millpond.group.kinds import decode
+from millpond.group.messages import NEVER_MS, DeleteGroup, ForgetOffsets, GroupSettings
+from millpond.group.records import ForeignRecord
 from tests.support.group_desk import GROUP, Desk, Reader, RefusedByLog, Waiting
 
 PROTOCOLS = {

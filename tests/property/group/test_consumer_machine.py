@@ -11,8 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from millpond.group.consumer import ConsumerGroup, ConsumerState
-from millpond.group.messages import ConsumerSettings
+from millpond.group.consumer.group import ConsumerGroup
+from millpond.group.consumer.image import ConsumerState
+from millpond.group.consumer.messages import ConsumerSettings
 from tests.support.consumers import Consumer, settle
 from tests.support.epoch_group_life import EpochGroupLife
 from tests.support.group_desk import GROUP, Desk

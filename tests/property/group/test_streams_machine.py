@@ -11,9 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from millpond.group.streams import StreamsGroup, StreamsState
-from millpond.group.streams_messages import StreamsSettings
-from millpond.group.streams_records import TaskSet
+from millpond.group.streams.group import StreamsGroup
+from millpond.group.streams.image import StreamsState
+from millpond.group.streams.messages import StreamsSettings
+from millpond.group.streams.records import TaskSet
 from tests.support.epoch_group_life import EpochGroupLife
 from tests.support.group_desk import GROUP, Desk
 from tests.support.streamers import COUNTS, SOURCE, WORDS, Streamer, settle

@@ -72,6 +72,10 @@ class ClusterMachine(RuleBasedStateMachine):
 
     # Whether eligible leaders are kept.
     keeps = False
+    # Whether several replicas may be last known leaders.
+    keeps_several = False
+    # Whether disks are replaced by empty ones.
+    has_replaced = False
     may_have_one_replica = False
 
     def __init__(self) -> None:
@@ -89,6 +93,13 @@ class ClusterMachine(RuleBasedStateMachine):
         self.vouched_for: set[int] = set()
         # Replicas that have lost all that they had, in this step.
         self.emptied: set[tuple[UUID, int, int]] = set()
+        # The node whose disk may have lost something, in this step.
+        self.unsure: set[int] = set()
+        self.names_losses = False
+        # Partitions that were given other replicas.
+        self.moved: set[tuple[UUID, int]] = set()
+        # Replicas that have named what they lost, and were not in sync since.
+        self.short: set[tuple[UUID, int, int]] = set()
         self.has_forgotten = False
         # Who led each partition in each epoch, and the highest version seen.
         self.leaders: dict[tuple[UUID, int, int], int] = {}
@@ -133,7 +144,7 @@ class ClusterMachine(RuleBasedStateMachine):
         old = old_topic.partitions[index]
         if now == old:
             return
-        had_everything = {*old.isr, *old.eligible_leaders, *self.vouched_for}
+        had_everything = {*old.isr, *old.eligible_leaders, *self.vouched_for} - self.unsure
         had_everything -= {node for node in had_everything if (*key, node) in self.emptied}
         if now.leader_epoch > old.leader_epoch and now.leader not in {NO_LEADER, *had_everything}:
             # What it has is what there is, from now on.
@@ -141,12 +152,21 @@ class ClusterMachine(RuleBasedStateMachine):
         if now.leader == old.leader:
             self.holders[key] |= self.vouched_for & set(now.isr)
         assert now.partition_epoch > old.partition_epoch
-        assert now.leader_epoch - old.leader_epoch in (0, now.partition_epoch - old.partition_epoch)
+        epochs, changes = (
+            now.leader_epoch - old.leader_epoch,
+            now.partition_epoch - old.partition_epoch,
+        )
+        # A node that names its losses is struck off first, and then named.
+        assert epochs in (0, changes) or (epochs < changes == 2 and self.names_losses)
         if topic_id == CAREFUL and now.leader not in (NO_LEADER, old.leader):
             # Whoever leads now was in sync, or is by the word of the leader before.
-            is_last = (now.leader,) == old.last_known_leaders and not had_everything
+            is_last = now.leader in old.last_known_leaders and not had_everything
             assert now.leader in had_everything or is_last
             assert now.recovering == is_last or old.recovering
+            if is_last and (*key, now.leader) in self.short:
+                others = {*old.last_known_leaders, *old.isr, *old.eligible_leaders}
+                assert all((*key, node) in self.short for node in others - self.unsure)
+        self.short -= {(*key, node) for node in now.isr}
 
     def log_dirs(self, node: int) -> tuple[UUID, ...]:
         """The directories that a process of this node finds when it starts."""
@@ -158,15 +178,25 @@ class ClusterMachine(RuleBasedStateMachine):
 
     # --- what happens -----------------------------------------------------------------------------
 
-    @rule(node=nodes, lost_power=st.booleans())
-    def start(self, node: int, lost_power: bool) -> None:
-        """A process starts under this id; one that was running is gone, unless its session says otherwise."""
-        self.register(node, lost_power)
+    @rule(node=nodes, lost_power=st.booleans(), is_short=st.booleans())
+    def start(self, node: int, lost_power: bool, is_short: bool = False) -> None:
+        """A process starts under this id; one that was running is gone, unless its session says otherwise.
+        ``is_short``: it has lost records of all that it has, and names them.
+        """
+        self.register(node, lost_power, is_short=is_short and self.keeps)
 
-    def register(self, node: int, lost_power: bool) -> None:
+    def register(self, node: int, lost_power: bool, *, is_short: bool = False) -> None:
         """The process registers, if it may."""
         self.incarnations += 1
         incarnation = UUID(int=self.incarnations)
+        known = self.image.brokers.get(node)
+        previous_epoch = -1 if lost_power or node not in self.lives else self.lives[node][1]
+        lost = {
+            (topic.topic_id, index)
+            for topic in self.image.topics.values()
+            for index, one in enumerate(topic.partitions)
+            if is_short and node in one.replicas and len(one.replicas) > 1
+        }
         try:
             decided = decide_register(
                 self.image,
@@ -177,9 +207,8 @@ class ClusterMachine(RuleBasedStateMachine):
                     end_points=(),
                     rack=None,
                     log_dirs=self.log_dirs(node),
-                    previous_epoch=-1
-                    if lost_power or node not in self.lives
-                    else self.lives[node][1],
+                    previous_epoch=previous_epoch,
+                    lost_replicas=tuple(sorted(lost)),
                 ),
                 self.sessions,
                 cluster_id="c",
@@ -194,7 +223,14 @@ class ClusterMachine(RuleBasedStateMachine):
         if lost_power:
             for holders in self.holders.values():
                 holders.discard(node)
+        for key in lost:
+            self.holders[key].discard(node)
+            self.short.add((*key, node))
+        self.names_losses = bool(lost)
+        if is_short or known is None or known.broker_epoch != previous_epoch:
+            self.unsure = {node}
         self.write(decided.records)
+        self.unsure, self.names_losses = set(), False
         self.sessions.forget(node)
         self.lives[node] = (incarnation, decided.broker_epoch)
 
@@ -272,6 +308,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(topic=topics, index=st.integers(0, 1), replicas=st.none() | replica_lists)
     def move(self, topic: str, index: int, replicas: list[int] | None) -> None:
+        self.moved.add((self.image.topics[topic].topic_id, index))
         command = Reassignment(topic=topic, partition=index, replicas=replicas)
         decision = decide_reassign(self.image, [command], rules=self.settings_say)
         self.write(decision.records)
@@ -338,9 +375,18 @@ class EligibleMachine(ClusterMachine):
                 assert not set(one.isr) & set(one.eligible_leaders)
                 if one.eligible_leaders:
                     assert len(one.isr) < min(MIN_ISR, len(one.replicas))
+                assert set(one.last_known_leaders) <= set(one.replicas)
                 if one.leader == NO_LEADER:
                     assert not any(self.image.may_lead(node, one) for node in worthy)
-                    assert one.isr or len(one.last_known_leaders) <= 1
+                    assert one.isr or len(one.last_known_leaders) <= 1 or self.keeps_several
+                    last = one.last_known_leaders
+                    assert worthy or not any(self.image.may_lead(node, one) for node in last)
+                    # Unless a disk was replaced, a node forgotten or the replica moved away, it is known for
+                    # which replicas to wait.
+                    is_moved = (topic.topic_id, index) in self.moved
+                    assert worthy or last or is_moved or self.has_forgotten or self.has_replaced
+                elif self.keeps_several:
+                    assert not set(one.isr) & set(one.last_known_leaders)
                 else:
                     assert one.last_known_leaders == ()
 
@@ -353,6 +399,8 @@ class DirectoriesMachine(EligibleMachine):
     """
 
     may_have_one_replica = True
+    keeps_several = True
+    has_replaced = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -396,11 +444,11 @@ class DirectoriesMachine(EligibleMachine):
         known = self.image.brokers.get(node)
         return known is not None and known.broker_epoch == self.lives.get(node, (None, -1))[1]
 
-    def register(self, node: int, lost_power: bool) -> None:
+    def register(self, node: int, lost_power: bool, *, is_short: bool = False) -> None:
         if not self.log_dirs(node):
             return
         before = self.lives.get(node)
-        super().register(node, lost_power)
+        super().register(node, lost_power, is_short=is_short)
         if self.lives.get(node) != before:
             self.registered[node] = self.log_dirs(node)
 
@@ -622,6 +670,11 @@ PLANTED: dict[str, tuple[object, str, object]] = {
         directories,
         "_begins_empty",
         lambda *_arguments: True,
+    ),
+    "a replica that named its loss stays a last known leader": (
+        nodes_module,
+        "decide_emptied",
+        _none,
     ),
     "an assignment is not written": (partition_change, "_directories", _without_directories),
 }

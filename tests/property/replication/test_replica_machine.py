@@ -124,9 +124,11 @@ class ReplicaMachine(RuleBasedStateMachine):
         partition = self.replicas[sender]
         agreed = self.replicas.agreed
         if verdict:
-            partition.on_wish_granted(wish, partition_epoch=agreed.partition_epoch, isr=agreed.isr)
+            partition.on_in_sync_granted(
+                wish, partition_epoch=agreed.partition_epoch, isr=agreed.isr
+            )
         elif verdict is False:
-            partition.on_wish_refused(wish)
+            partition.on_in_sync_refused(wish)
 
     @rule(node=NODES)
     def elect(self, node: int) -> None:

@@ -51,9 +51,9 @@ def test_a_good_token_names_its_bearer() -> None:
         ({"nbf": "soon"}, "the token's beginning (nbf) is not a number"),
         ({"aud": None}, "the token does not say whom it is for (aud)"),
         ({"aud": 7}, "the token does not say whom it is for (aud)"),
-        ({"aud": "other"}, "the token is for somebody else (aud)"),
-        ({"aud": ["a", "b"]}, "the token is for somebody else (aud)"),
-        ({"aud": "windmill"}, "the token is for somebody else (aud)"),
+        ({"aud": "other"}, "the token is for another audience (aud)"),
+        ({"aud": ["a", "b"]}, "the token is for another audience (aud)"),
+        ({"aud": "windmill"}, "the token is for another audience (aud)"),
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], reason: str) -> None:

@@ -132,7 +132,7 @@ def test_users_and_what_they_may_do(done: Done, run: Run) -> None:
     assert run("user", "add", "ann", "--new-password", "x").exit_code == 1
     me = ("--user", "ann", "--password", "one", "--vhost", "shop")
     done("user", "tags", "ann")
-    assert "millpond user tags ann management" in run("queue", "list", *me).stderr
+    assert "millpond amqp user tags ann management" in run("queue", "list", *me).stderr
     done("user", "tags", "ann", "management")
     assert "not authorised to access virtual host" in run("queue", "list", *me).stderr
     done("user", "permit", "ann", "--vhost", "shop", "--configure", "^mine")

@@ -78,7 +78,7 @@ def test_explain_says_how_to_set_it() -> None:
     topic = run("explain", "retention.ms").stdout
     broker = run("explain", "log.retention.ms").stdout
 
-    assert "millpond topic alter TOPIC --config retention.ms=VALUE" in topic
+    assert "millpond kafka topic alter TOPIC --config retention.ms=VALUE" in topic
     assert "log.retention.minutes" in topic
     assert "MILLPOND_LOG_RETENTION_MS" in broker
     assert "while the broker runs" in broker

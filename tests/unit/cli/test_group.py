@@ -159,7 +159,7 @@ def test_an_offset_beyond_the_end_is_shown_as_such(broker: Broker, run: Run) -> 
     assert "beyond the end of the log in 1 partition," in told.stdout
     assert "0 messages behind" not in told.stdout
     assert "short\t0\t100\t5\tbeyond the end\t-\t-" in told.stdout
-    assert "millpond group reset" in told.stderr
+    assert "millpond kafka group reset" in told.stderr
     (document,) = json.loads(run("group", "describe", "ahead", "--json").stdout)
     (partition,) = document["partitions"]
     assert (partition["lag"], partition["beyond_end"]) == (None, True)

@@ -5,10 +5,12 @@ import sys
 from collections.abc import Iterator
 
 import click
+import pytest
 from click.testing import CliRunner
 
 from millpond import __version__
-from millpond.cli import cli
+from millpond.cli import GROUPS, cli
+from millpond.server.protocols import protocols
 
 # What means the same wherever it is an option.
 _SHARED = {"--json", "--timeout", "--management", "--password", "--vhost", "--yes"}
@@ -33,8 +35,10 @@ def test_help_lists_the_commands_and_imports_none_of_them() -> None:
     )
 
     assert done.returncode == 0, done.stderr
-    for name in ("up", "doctor", "topic", "produce", "consume", "log", "config"):
+    for name in ("up", "doctor", "kafka", "amqp", "log", "config"):
         assert f"  {name} " in done.stdout
+    assert "  topic, produce, consume, group\n" in done.stdout
+    assert "  queue, exchange, binding, policy, vhost, user, definitions\n" in done.stdout
 
 
 def test_version() -> None:
@@ -70,8 +74,7 @@ def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Co
 def test_every_help_page_is_whole_and_fits_a_terminal() -> None:
     too_long, cut_short = {}, {}
     for path, command in _commands(cli, "millpond"):
-        context = click.Context(command, info_name=path, terminal_width=80, max_content_width=80)
-        for line in command.get_help(context).splitlines():
+        for line in _help(command, path).splitlines():
             if len(line) > 80:
                 too_long[path] = line
             if line.endswith("...") and not line.startswith("Usage:"):
@@ -79,6 +82,44 @@ def test_every_help_page_is_whole_and_fits_a_terminal() -> None:
 
     assert too_long == {}
     assert cut_short == {}
+
+
+def test_every_help_page_fits_a_screen() -> None:
+    lines = {
+        path: _help(command, path).count("\n") + 1 for path, command in _commands(cli, "millpond")
+    }
+    assert {path: count for path, count in lines.items() if count > 25} == {}
+    assert {"millpond", "millpond kafka", "millpond amqp queue list"} <= set(lines)
+
+
+def test_groups_have_the_names_of_protocols() -> None:
+    assert set(GROUPS) <= {protocol.name for protocol in protocols()}
+
+
+@pytest.mark.parametrize(
+    ("group", "name"), [(group, name) for group, rows in GROUPS.items() for name in rows]
+)
+def test_commands_are_found_with_their_group_and_without_it(group: str, name: str) -> None:
+    context = click.Context(cli)
+    within = cli.get_command(context, group)
+    assert isinstance(within, click.Group)
+    assert within.get_command(context, name) is cli.get_command(context, name)
+    for words in ([group, name], [name]):
+        result = CliRunner().invoke(cli, [*words, "--help"], prog_name="millpond")
+        assert result.exit_code == 0
+        assert result.stdout.startswith(f"Usage: millpond {' '.join(words)} ")
+
+
+def test_a_misspelt_command_of_a_group_brings_the_nearest() -> None:
+    result = CliRunner().invoke(cli, ["amqp", "queues"])
+
+    assert result.exit_code == 2
+    assert "Did you mean 'queue'?" in result.stderr
+
+
+def _help(command: click.Command, path: str) -> str:
+    context = click.Context(command, info_name=path, terminal_width=80, max_content_width=80)
+    return command.get_help(context)
 
 
 def test_options_of_one_name_say_the_same_everywhere() -> None:

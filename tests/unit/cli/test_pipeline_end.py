@@ -37,7 +37,7 @@ class Told(NoJava):
         os.kill(os.getpid(), self._number)
         return False
 
-    def tallies(self) -> list[object]:
+    def stats(self) -> list[object]:
         return []
 
 

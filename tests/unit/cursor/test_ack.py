@@ -117,12 +117,14 @@ def test_a_message_that_was_tried_too_often_becomes_a_dead_letter() -> None:
     policy = DeadLetterPolicy(deliveries_max=2, on_deliveries=GiveUp.DEAD_LETTER)
     cursor = AckCursor(policy=policy)
     acquire(cursor, "ann", 1, upto=1)
-    assert done(cursor, cursor.expire(NOW + LOCK)).letters == ()
+    assert done(cursor, cursor.expire(NOW + LOCK)).dead_letters == ()
     acquire(cursor, "ann", 1, upto=1, now_ms=NOW + LOCK)
 
     outcome = done(cursor, cursor.release([(0, 1)], owner="ann", now_ms=NOW + LOCK))
 
-    assert outcome.letters == (DeadLetter(first=0, next=1, deliveries=2, reason=Reason.DELIVERIES),)
+    assert outcome.dead_letters == (
+        DeadLetter(first=0, next=1, deliveries=2, reason=Reason.DELIVERIES),
+    )
     assert cursor.start == 1
 
 
@@ -133,7 +135,7 @@ def test_a_rejected_message_is_dropped_or_kept_elsewhere_as_the_policy_says() ->
 
         outcome = done(cursor, cursor.reject([(0, 2)], owner="ann", now_ms=NOW))
 
-        assert len(outcome.letters) == letters
+        assert len(outcome.dead_letters) == letters
         assert cursor.start == 2
 
 

@@ -19,7 +19,7 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import NodeId
 from millpond.engine.api import CreateTopic, Engine, Partition
-from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead
+from millpond.engine.peers import ReplicaFetch, ReplicaRead
 from millpond.log.log_dir import WrongDirectory
 from millpond.metadata.records import RESOURCE_GROUP, ConfigRecord
 from millpond.raft.messages import (
@@ -34,6 +34,7 @@ from millpond.raft.messages import (
     Vote,
     VoteAnswer,
 )
+from millpond.replication.fetch_session import ReplicaPosition
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.vote import PartitionData, TopicData, VoteRequest
 from tests.support.memory_broker import batch

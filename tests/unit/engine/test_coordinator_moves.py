@@ -15,8 +15,8 @@ from millpond.engine.coordinators import group_log
 from millpond.engine.coordinators.groups import CommitOffsets, CommittedOffset, ConsumerHeartbeat
 from millpond.engine.coordinators.record_replay import MayComeBack, stored_batches
 from millpond.engine.coordinators.transactions import Status
-from millpond.group.share_records import ShareKey
-from millpond.group.streams_messages import StreamsHeartbeat
+from millpond.group.share.records import ShareKey
+from millpond.group.streams.messages import StreamsHeartbeat
 from millpond.record.batch import BatchHeader
 from millpond.record.records import Record
 from millpond.replication.partition import Partition

@@ -12,15 +12,9 @@ from millpond.base.errors import (
     FetchSessionNotFound,
     MillpondError,
 )
-from millpond.engine.peers import (
-    OUT_OF_SESSION,
-    SESSION_BEGINS,
-    ReplicaFetch,
-    ReplicaPosition,
-    ReplicaRead,
-    ReplicaReads,
-)
+from millpond.engine.peers import ReplicaFetch, ReplicaRead, ReplicaReads
 from millpond.engine.replication import follower_reads
+from millpond.replication.fetch_session import OUT_OF_SESSION, SESSION_BEGINS, ReplicaPosition
 from millpond.replication.serving import admit
 from tests.support.replica_nodes import ReplicaNodes, replica_nodes
 from tests.support.virtual_loop import run, virtual_loop

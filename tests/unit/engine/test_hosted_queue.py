@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from millpond.base import limits
-from millpond.engine.limits.pressure import NONE, Pressure
+from millpond.base.pressure import NONE, Pressure
 from millpond.queue import queue_state as lines
 from millpond.wire.amqp.events import MethodReceived
 from millpond.wire.amqp.methods import (

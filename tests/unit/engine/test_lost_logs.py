@@ -1,10 +1,11 @@
 """A node comes back without committed records of one partition: other replicas lead, and it copies them."""
 
-import asyncio
 from functools import partial
 
 import pytest
 
+from millpond.base.ids import TopicPartition
+from millpond.log import checkpoint
 from tests.support.memory_cluster import MemoryCluster, memory_cluster
 from tests.support.virtual_loop import run
 from tests.unit.engine.test_eligible_leaders import ends, first, make, write
@@ -12,6 +13,24 @@ from tests.unit.engine.test_eligible_leaders import ends, first, make, write
 
 def is_away(cluster: MemoryCluster, node: int) -> bool:
     return not cluster.image.is_active(node)
+
+
+def checkpointed(cluster: MemoryCluster, nodes: list[int]) -> list[int]:
+    """The high watermarks that are written down."""
+    path = f"data/{checkpoint.HIGH_WATERMARKS_FILE}"
+    return [
+        checkpoint.read_offsets(cluster.storages[node], path).get(TopicPartition("t", 0), 0)
+        for node in nodes
+    ]
+
+
+def lose_segments(cluster: MemoryCluster, node: int) -> None:
+    """The records of the partition are gone; its directory is not."""
+    storage = cluster.storages[node]
+    for name in tuple(storage.files()):
+        where, _, file = name.rpartition("/")
+        if where.endswith("t-0") and file.endswith(".log"):
+            storage.delete(name)
 
 
 @pytest.mark.parametrize("damage", ["the directory is gone", "the segments are gone"])
@@ -25,7 +44,7 @@ def test_a_node_without_committed_records_does_not_lead(damage: str, clean: bool
             leader = nodes[0]
             await write(cluster, 5)
             await cluster.until(lambda: ends(cluster, nodes) == [5, 5, 5])
-            await asyncio.sleep(10)  # the high watermark is written down
+            await cluster.until(lambda: checkpointed(cluster, nodes) == [5, 5, 5])
             others = nodes[1:]
             early = [node for node in cluster.storages if node not in others]
             for node in (*others, *early):
@@ -46,7 +65,7 @@ def test_a_node_without_committed_records_does_not_lead(damage: str, clean: bool
             for node in early:
                 await cluster.start(node)
             await cluster.until(lambda: all(cluster.node(node).running for node in early))
-            await asyncio.sleep(20)
+            await cluster.until(lambda: cluster.image.is_active(leader))
             # A clean stop tells where the log ended: what is missing there is waited for and repaired.
             assert first(cluster).leader != leader or ends(cluster, [leader]) == [5]
             for node in others:
@@ -69,7 +88,7 @@ def test_a_partition_that_every_node_has_lost_is_led_again(damage: str, power: b
             nodes = await make(cluster, 3, min_isr=2)
             await write(cluster, 5)
             await cluster.until(lambda: ends(cluster, nodes) == [5, 5, 5])
-            await asyncio.sleep(10)  # the high watermark is written down
+            await cluster.until(lambda: checkpointed(cluster, nodes) == [5, 5, 5])
             for node in cluster.storages:
                 await cluster.kill(node, power=power)
             for node in nodes:
@@ -91,5 +110,43 @@ def test_a_partition_that_every_node_has_lost_is_led_again(damage: str, power: b
             await cluster.until(
                 lambda: first(cluster).leader >= 0 and set(first(cluster).isr) == set(nodes)
             )
+
+    run(story())
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("short", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)])
+def test_a_short_replica_does_not_lead_while_a_whole_one_may(
+    short: tuple[int, ...], late: bool
+) -> None:
+    """All machines lose power at once. Some replicas come back short; another one has all records.
+
+    ``late``: the short ones come when the others have been up, or were given up, for a while.
+    """
+
+    async def story() -> None:
+        async with memory_cluster(7) as cluster:
+            nodes = await make(cluster, 3, min_isr=2)
+            await write(cluster, 5)
+            await cluster.until(lambda: ends(cluster, nodes) == [5, 5, 5])
+            await cluster.until(lambda: checkpointed(cluster, nodes) == [5, 5, 5])
+            for node in tuple(cluster.storages):
+                await cluster.kill(node, power=False)
+                cluster.boots[node] += 1  # what was written happened to be on the disk
+            damaged = [nodes[one] for one in short]
+            for node in damaged:
+                lose_segments(cluster, node)
+            well = [node for node in cluster.storages if node not in damaged]
+            for node in (*damaged, *well) if not late else well:
+                await cluster.start(node)
+            await cluster.until(lambda: all(cluster.node(node).running for node in well))
+            if late:
+                await cluster.until(lambda: all(is_away(cluster, node) for node in damaged))
+                for node in damaged:
+                    await cluster.start(node)
+            await cluster.until(
+                lambda: first(cluster).leader >= 0 and set(first(cluster).isr) == set(nodes)
+            )
+            await cluster.until(lambda: ends(cluster, nodes) == [5, 5, 5])
 
     run(story())

@@ -3,15 +3,9 @@
 import pytest
 
 from millpond.base.errors import InvalidConfig
+from millpond.base.pressure import Limits, Pressure, Readings, decide
 from millpond.base.sizes import parse_size
-from millpond.engine.limits.pressure import (
-    Limits,
-    Pressure,
-    PressureWatch,
-    Readings,
-    decide,
-    limits_of,
-)
+from millpond.engine.limits.pressure import PressureWatch, limits_of
 from millpond.metadata.configs import BrokerConfig
 
 LIMITS = Limits(memory_bytes_max=1000, paging_bytes_max=500, disk_free_bytes_min=100)

@@ -3,7 +3,7 @@
 import pytest
 
 from millpond.base import limits
-from millpond.engine.limits.quota_rates import SampledRate, TokenBucket, throttle_ms
+from millpond.base.rates import SampledRate, TokenBucket, throttle_ms
 from millpond.engine.limits.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Quotas
 from millpond.metadata.client_records import ClientQuotaRecord, QuotaEntity
 from millpond.metadata.image import Image, apply

@@ -8,10 +8,11 @@ import pytest
 from millpond.base.errors import NotEnoughReplicas, NotLeader
 from millpond.base.ids import LeaderEpoch
 from millpond.engine.api import Partition
-from millpond.engine.peers import SESSION_BEGINS, ReplicaFetch, ReplicaRead, ReplicaReads
+from millpond.engine.peers import ReplicaFetch, ReplicaRead, ReplicaReads
 from millpond.engine.replication import fetchers
 from millpond.engine.replication.follower_reads import FollowerReads
 from millpond.log.checkpoint import HIGH_WATERMARKS_FILE, read_offsets
+from millpond.replication.fetch_session import SESSION_BEGINS
 from millpond.replication.following import FollowStep, take
 from tests.support.replica_nodes import ReplicaNodes, replica_nodes
 from tests.support.virtual_loop import run

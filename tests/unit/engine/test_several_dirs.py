@@ -1,14 +1,18 @@
 """A node with several log directories: one of them fails, and the others serve on."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
-from millpond.base.errors import PeerUnreachable, StorageFailure
+from millpond.base.errors import StorageFailure
 from millpond.base.ids import TopicPartition
 from millpond.engine.node.node import Engine
+from millpond.engine.peers import AssignDirectories
+from millpond.log.log_dir import LogDir
 from millpond.metadata.controller import CreateTopic
-from millpond.metadata.image import PartitionImage
+from millpond.metadata.image import Image, PartitionImage
+from millpond.metadata.records import PartitionChangeRecord
 from millpond.record.builder import build_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.alter_replica_log_dirs import (
@@ -291,7 +295,7 @@ def test_a_directory_that_the_controller_knows_nothing_of_takes_the_node_with_it
             controller = await cluster.controller()
             sick = next(one for one in cluster.engines if one != controller.node.node_id)
             engine = cluster.node(sick)
-            engine.placements._ask = _never  # type: ignore[method-assign,assignment]
+            cluster.network.refused.add((sick, AssignDirectories))
             command = CreateTopic(name="u", partitions=2, replication_factor=3)
             (result,) = await controller.create_topics([command])
             assert result.error is None
@@ -301,7 +305,7 @@ def test_a_directory_that_the_controller_knows_nothing_of_takes_the_node_with_it
             await cluster.until(lambda: not cluster.image.is_active(sick), within_s=2)
             assert engine.disk.is_offline
             # As soon as it has heard, the node is back with what lies elsewhere.
-            del engine.placements._ask
+            cluster.network.refused.clear()
             await cluster.until(lambda: cluster.image.is_active(sick))
             assert engine.disk.offline_dirs == (engine.log_dirs.dirs[1].directory_id,)
             for one in cluster.image.topics["u"].partitions:
@@ -312,8 +316,53 @@ def test_a_directory_that_the_controller_knows_nothing_of_takes_the_node_with_it
     run(story())
 
 
-async def _never(_places: object) -> None:
-    raise PeerUnreachable("cut off")
+def test_what_the_controller_knows_is_looked_up_when_something_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not with each message that is published while a directory is offline."""
+
+    async def story() -> None:
+        async with memory_cluster(3, 2) as cluster:
+            await make(cluster)
+            engine = cluster.node(2)
+            cluster.more[2][0].fail_writes = True
+            engine.log_dirs.dirs[1].on_failure("it broke")
+            await cluster.until(lambda: bool(cluster.image.brokers[2].offline_dirs))
+            await asyncio.sleep(5)
+            assert not engine.disk.is_offline
+            look_up, looked_up = engine.disk._is_known_by, 0
+
+            def counted(image: Image, dirs: Sequence[LogDir]) -> bool:
+                nonlocal looked_up
+                looked_up += 1
+                return look_up(image, dirs)
+
+            monkeypatch.setattr(engine.disk, "_is_known_by", counted)
+            assert [engine.disk.is_offline for _ in range(100)] == [False] * 100
+            assert looked_up == 0
+            # A log has come or gone, or the metadata have changed.
+            engine.log_dirs.dirs[1].changes += 1
+            assert [engine.disk.is_offline for _ in range(100)] == [False] * 100
+            assert looked_up == 1
+            (index, *_) = in_directory(engine, 2)
+            before = engine.image
+            topic = before.topics["t"]
+            record = PartitionChangeRecord(
+                partition_id=index,
+                topic_id=topic.topic_id,
+                directories=tuple(
+                    engine.log_dirs.dirs[0].directory_id
+                    if node == 2
+                    else topic.partitions[index].directory_of(node)
+                    for node in topic.partitions[index].replicas
+                ),
+            )
+            await (await cluster.controller()).quorum.propose([record])
+            await cluster.until(lambda: engine.image is not before)
+            assert engine.disk.is_offline
+            assert looked_up >= 2
+
+    run(story())
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
@@ -355,7 +404,9 @@ def test_a_directory_that_is_missing_when_a_node_of_a_cluster_starts(replicas: i
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_directory_that_was_replaced_counts_as_lost(clean: bool) -> None:
+def test_a_directory_that_was_replaced_counts_as_lost(
+    clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     """It must not lead what lay there before it has it again."""
 
     async def story() -> None:
@@ -381,6 +432,76 @@ def test_a_directory_that_was_replaced_counts_as_lost(clean: bool) -> None:
             await cluster.until(lambda: all(sick in one.isr for one in places(cluster)))
             for index in lost:
                 assert cluster.node(sick).replica("t", index).log.end_offset == 2
+            said = [one.message for one in caplog.records if "are not here" in one.message]
+            assert len(said) == 1
+            assert "these are new and empty: /memory/data2" in said[0]
+
+    run(story())
+
+
+@pytest.mark.parametrize("is_back", ["at once", "when it is started again"])
+def test_a_topic_is_deleted_and_made_again_while_a_directory_is_offline(is_back: str) -> None:
+    """What lies there of the deleted topic is removed, and keeps the node from nothing."""
+
+    async def story() -> None:
+        async with memory_cluster(3, 2) as cluster:
+            await make(cluster)
+            for index, one in enumerate(places(cluster)):
+                await write(cluster.node(one.leader), "t", index, 0)
+            controller = await cluster.controller()
+            sick = next(one for one in cluster.engines if one != controller.node.node_id)
+            old = in_directory(cluster.node(sick), 2)
+            assert old
+            disk = cluster.more[sick][0]
+            disk.fail_writes = True
+            cluster.node(sick).log_dirs.dirs[1].on_failure("input/output error")
+            await cluster.until(lambda: bool(cluster.image.brokers[sick].offline_dirs))
+            await controller.delete_topics([("t", None)])
+            await make(cluster)
+            assert in_directory(cluster.node(sick), 1) == [0, 1, 2, 3, 4, 5]
+            assert in_directory(cluster.node(sick), 2) == []
+            if is_back == "at once":
+                disk.fail_writes = False
+                await cluster.until(lambda: not cluster.image.brokers[sick].offline_dirs)
+                await cluster.until(lambda: not any("/t-0/" in path for path in disk.files()))
+            assert await cluster.stop(sick) == (is_back == "at once")
+            disk.fail_writes = False
+            await cluster.start(sick)
+            await cluster.up(1, 2, 3)
+            await cluster.until(lambda: all(sick in one.isr for one in places(cluster)))
+            assert in_directory(cluster.node(sick), 1) == [0, 1, 2, 3, 4, 5]
+            assert in_directory(cluster.node(sick), 2) == []
+            await cluster.until(lambda: not any("/t-" in path for path in disk.files()))
+            for index, one in enumerate(places(cluster)):
+                await write(cluster.node(one.leader), "t", index, 0)
+                assert cluster.node(one.leader).partition("t", index).log.end_offset == 1
+
+    run(story())
+
+
+def test_a_topic_is_made_again_while_a_directory_could_not_be_opened() -> None:
+    async def story() -> None:
+        async with memory_cluster(3, 2) as cluster:
+            await make(cluster)
+            for index, one in enumerate(places(cluster)):
+                await write(cluster.node(one.leader), "t", index, 0)
+            disks = cluster.more[2]
+            await cluster.stop(2)
+            cluster.more[2] = [FaultyStorage()]
+            cluster.more[2][0].fail_writes = True
+            await cluster.start(2)
+            await cluster.up(1, 2, 3)
+            await (await cluster.controller()).delete_topics([("t", None)])
+            await make(cluster)
+            await cluster.stop(2)
+            cluster.more[2] = disks
+            await cluster.start(2)
+            await cluster.up(1, 2, 3)
+            await cluster.until(lambda: all(2 in one.isr for one in places(cluster)))
+            assert in_directory(cluster.node(2), 2) == []
+            for index, one in enumerate(places(cluster)):
+                await write(cluster.node(one.leader), "t", index, 0)
+                assert cluster.node(one.leader).partition("t", index).log.end_offset == 1
 
     run(story())
 

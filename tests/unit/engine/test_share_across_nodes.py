@@ -15,7 +15,7 @@ from millpond.engine.peers import (
     SummarizeShareState,
     WriteShareState,
 )
-from millpond.group.share_records import ACKNOWLEDGED, ShareKey, StateBatch
+from millpond.group.share.records import ACKNOWLEDGED, ShareKey, StateBatch
 from millpond.wire.kafka.api import ErrorCode
 from tests.support.coordinator_nodes import (
     ONE,

@@ -9,7 +9,7 @@ import pytest
 
 from millpond.engine.api import OFFSETS_TOPIC
 from millpond.engine.peers import AppendBatch, FindOffset, ListShareState
-from millpond.group.share import ShareState
+from millpond.group.share.group import ShareState
 from millpond.metadata.records import PartitionRecord, TopicRecord
 from millpond.record.records import decode_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode

@@ -31,7 +31,7 @@ def outcome(**other: Any) -> Outcome:
         "error_times": [(NOON, "payments", 2)],
         "levels": [("payments", 5, 1, 2)],
         "alerts": [],
-        "letters": [
+        "dead_letters": [
             letter("clicks", "demo-clickstream", "MALFORMED_JSON", 3),
             letter("clicks", "demo-dedup", "NO_ID", 3),
             letter("logs", "demo-logs", "LATE", 2),
@@ -85,7 +85,7 @@ def test_a_whole_report_has_nothing_to_complain_of(report: Callable[[Outcome], s
 
 
 def test_a_chart_without_data_is_noticed(report: Callable[[Outcome], str]) -> None:
-    found = problems(report(outcome(visits=[], letters=[], pages=[], levels=[])))
+    found = problems(report(outcome(visits=[], dead_letters=[], pages=[], levels=[])))
     assert [line.partition(": ")[2] for line in found] == [
         "nothing in 'Sessions'",
         "nothing in 'Events of a visit'",

@@ -44,7 +44,7 @@ def test_clicks_are_booked_as_a_reader_would_count_them() -> None:
             views[event["page"]] += 1
         if "id" in event:
             seen.add(event["id"])
-    assert reasons == truth.click_letters
+    assert reasons == truth.click_dead_letters
     assert set(reasons) == {
         "EMPTY",
         "NOT_UTF8",
@@ -87,13 +87,13 @@ def milliseconds(text: str) -> int:
 def test_log_lines_are_booked_with_their_minutes() -> None:
     records, truth = a_day()
     logs = [record for record in records if record.topic == "logs"]
-    assert len(logs) == sum(truth.levels.values()) + sum(truth.log_letters.values()) + 1
+    assert len(logs) == sum(truth.levels.values()) + sum(truth.log_dead_letters.values()) + 1
     by_level: Counter[tuple[str, str]] = Counter()
     for (minute, service, level), count in truth.minutes.items():
         assert minute % MINUTE == 0
         by_level[service, level] += count
     assert by_level == truth.levels
-    assert truth.log_letters["LATE"] > 0
+    assert truth.log_dead_letters["LATE"] > 0
     payments = [record for record in logs if record.key == b"payments"]
     lines = [json.loads(r.value) for r in payments if r.value and r.value.startswith(b"{")]
     late = sum(

@@ -1,8 +1,9 @@
 """The bound over what members of all groups bring."""
 
 from millpond.base import limits
-from millpond.group.memory import MemberMemory, bytes_in
-from millpond.group.messages import ConsumerHeartbeat, Join, Sync
+from millpond.group.consumer.messages import ConsumerHeartbeat
+from millpond.group.memory import MemberMemory
+from millpond.group.messages import Join, Sync
 
 LITTLE = limits.GROUP_MEMBER_LITTLE_BYTES
 
@@ -25,14 +26,14 @@ def join(size: int) -> Join:
 
 
 def test_what_a_command_brings() -> None:
-    assert bytes_in(join(7)) == 7
+    assert join(7).kept_bytes == 7
     sync = Sync(
         group_id="g", ticket=0, member_id="m", generation=1, assignments={"m": b"12", "n": b"3"}
     )
-    assert bytes_in(sync) == 3
+    assert sync.kept_bytes == 3
     beat = ConsumerHeartbeat(group_id="g", member_id="m", epoch=0, topics=("ab", "c"), pattern="x")
-    assert bytes_in(beat) == 4
-    assert bytes_in(ConsumerHeartbeat(group_id="g", member_id="m", epoch=1)) == 0
+    assert beat.kept_bytes == 4
+    assert ConsumerHeartbeat(group_id="g", member_id="m", epoch=1).kept_bytes == 0
 
 
 def test_members_that_bring_much_are_refused_beyond_the_bound_and_admitted_when_there_is_room() -> (

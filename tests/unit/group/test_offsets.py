@@ -13,6 +13,7 @@ from millpond.base.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
+from millpond.group.classic.records import GroupForgotten
 from millpond.group.messages import (
     CommitOffsets,
     DeleteGroup,
@@ -21,7 +22,7 @@ from millpond.group.messages import (
     GroupSettings,
 )
 from millpond.group.offsets import partition_for
-from millpond.group.records import CommittedOffset, GroupForgotten, OffsetForgotten
+from millpond.group.records import CommittedOffset, OffsetForgotten
 from tests.support.group_desk import GROUP, Desk, Reader, RefusedByLog
 
 DAY_MS = 24 * 60 * 60_000

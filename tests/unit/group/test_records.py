@@ -9,17 +9,14 @@ from uuid import UUID
 import pytest
 
 from millpond.base.errors import InvalidRequest, MalformedData
+from millpond.group.classic.records import GroupForgotten, GroupStored, StoredMember
+from millpond.group.kinds import decode, encode
 from millpond.group.records import (
     NO_TOPIC_ID,
     CommittedOffset,
     ForeignRecord,
-    GroupForgotten,
-    GroupStored,
     OffsetCommitted,
     OffsetForgotten,
-    StoredMember,
-    decode,
-    encode,
 )
 
 OFFSET_KEY = bytes.fromhex("000100077265616465727300066f726465727300000003")

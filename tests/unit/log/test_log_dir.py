@@ -10,7 +10,7 @@ from millpond.base.errors import DataDirectoryInUse, StorageFailure
 from millpond.base.ids import TopicPartition
 from millpond.base.uuids import parse_id, text_id
 from millpond.log import log_dir
-from millpond.log.checkpoint import LIFE_FILE, NO_REGISTRATIONS, Registrations
+from millpond.log.checkpoint import INCARNATION_FILE, NO_REGISTRATIONS, Registrations
 from millpond.log.config import LogConfig
 from millpond.log.log_dir import LogDir, WrongDirectory
 from millpond.log.storage import FileStorage, Names, Storage
@@ -239,7 +239,7 @@ def test_the_disk_can_be_synced_at_once(tmp_path: Path) -> None:
 def test_a_life_that_ended_without_a_word_is_known_in_the_same_boot(storage: FaultyStorage) -> None:
     directory = opened(storage, boot_id="today")
     known = Registrations(broker_epoch=7, incarnation_ids=(ID,))
-    directory.note_life(known)
+    directory.record_incarnation(known)
     directory.abandon()
 
     directory = opened(storage, boot_id="today")
@@ -261,7 +261,7 @@ def test_registrations_of_which_no_process_heard_are_known_after_a_clean_stop(
 def test_a_life_that_an_earlier_build_noted_is_known(storage: FaultyStorage) -> None:
     opened(storage, boot_id="today").abandon()
     noted = b'{"version": 0, "brokerEpoch": 7, "incarnationId": "%s", "bootId": "today"}'
-    storage.replace(f"data/{LIFE_FILE}", noted % text_id(ID).encode())
+    storage.replace(f"data/{INCARNATION_FILE}", noted % text_id(ID).encode())
 
     expected = Registrations(broker_epoch=7, incarnation_ids=(ID,))
     assert opened(storage, boot_id="today").previous_registrations == expected
@@ -271,9 +271,11 @@ def test_what_a_failed_sync_may_have_lost_is_in_doubt_for_a_whole_life(
     storage: FaultyStorage,
 ) -> None:
     directory = opened(storage, boot_id="today")
-    directory.note_life(Registrations(broker_epoch=7, incarnation_ids=(ID,)))
+    directory.record_incarnation(Registrations(broker_epoch=7, incarnation_ids=(ID,)))
     directory.doubt()
-    directory.note_life(Registrations(broker_epoch=8, incarnation_ids=(ID,)))  # it registers again
+    directory.record_incarnation(
+        Registrations(broker_epoch=8, incarnation_ids=(ID,))
+    )  # it registers again
     directory.abandon()
 
     directory = opened(storage, boot_id="today")

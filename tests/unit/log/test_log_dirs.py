@@ -168,6 +168,100 @@ def test_two_directories_with_the_same_partition_are_refused(disks: list[FaultyS
         disk.lock("data/.lock").release()
 
 
+OLD, NEW = UUID(int=77), UUID(int=78)
+
+
+def left_over(log_dirs: LogDirs, key: TopicPartition) -> LogDir:
+    """A topic is deleted while the directory of its partition is offline, and made again elsewhere."""
+    append(log_dirs.create(key, CONFIG, OLD, now_ms=NOW), batch(b"old"))
+    sick = log_dirs.holding(key)
+    assert sick is not None
+    assert isinstance(sick.storage, FaultyStorage)
+    sick.storage.fail_writes = True
+    sick.state.on_failure("input/output error", 0)
+    with pytest.raises(StorageFailure):
+        log_dirs.delete(key, now_ms=NOW)
+    assert log_dirs.holding(key) is None, "it is out of use all the same"
+    append(log_dirs.create(key, CONFIG, NEW, now_ms=NOW), batch(b"new", b"new"))
+    assert log_dirs.holding(key) is not sick
+    return sick
+
+
+def test_partitions_of_one_name_and_two_topics_are_told_apart(disks: list[FaultyStorage]) -> None:
+    log_dirs = opened(made(*disks))
+    sick = left_over(log_dirs, A)
+    log_dirs.abandon()
+    for disk in disks:
+        disk.kill()
+
+    again = opened(made(*disks))
+    found = {topic_id: one for one, key, topic_id in again.found()}
+    assert {topic_id: one.name for topic_id, one in found.items()} == {
+        OLD: sick.name,
+        NEW: next(one.name for one in again.dirs if one.name != sick.name),
+    }
+    assert not again.has_lost(A, OLD)
+    assert not again.has_lost(A, NEW)
+    assert again.has_lost(A, UUID(int=79))
+    found[OLD].delete(A, now_ms=NOW)
+    assert again.logs[A].end_offset == 2
+    assert again.holding(A) is found[NEW]
+    closed(again)
+
+    assert [one for _, *one in opened(made(*disks)).found()] == [[A, NEW]]
+
+
+def test_a_directory_that_could_not_be_renamed_is_when_its_disk_is_back(
+    disks: list[FaultyStorage],
+) -> None:
+    log_dirs = opened(made(*disks))
+    sick = left_over(log_dirs, A)
+    assert isinstance(sick.storage, FaultyStorage)
+    log_dirs.purge(NOW)
+    assert sick.has_directory_of(A), "its disk is offline still"
+    sick.storage.fail_writes = False
+    sick.state.on_returned(0)
+    log_dirs.purge(NOW)
+    assert not sick.has_directory_of(A)
+    assert log_dirs.logs[A].topic_id == NEW
+    log_dirs.purge(NOW + CONFIG.file_delete_delay_ms)
+    assert not any("-delete" in path for path in sick.storage.files())
+    closed(log_dirs)
+    assert [one for _, *one in opened(made(*disks)).found()] == [[A, NEW]]
+
+
+def test_a_log_does_not_begin_with_what_could_not_be_deleted() -> None:
+    disk = FaultyStorage()
+    log_dirs = opened(made(disk))
+    append(log_dirs.create(A, CONFIG, OLD, now_ms=NOW), batch(b"old"))
+    disk.fail_writes = True
+    with pytest.raises(StorageFailure):
+        log_dirs.delete(A, now_ms=NOW)
+    with pytest.raises(StorageFailure):
+        log_dirs.create(A, CONFIG, NEW, now_ms=NOW)
+    disk.fail_writes = False
+    log = log_dirs.create(A, CONFIG, NEW, now_ms=NOW)
+    assert (log.end_offset, log.topic_id) == (0, NEW)
+
+
+def test_one_of_two_topics_may_be_unreadable(disks: list[FaultyStorage]) -> None:
+    log_dirs = opened(made(*disks))
+    sick = left_over(log_dirs, A)
+    log_dirs.abandon()
+    for disk in disks:
+        disk.kill()
+    assert isinstance(sick.storage, FaultyStorage)
+    sick.storage.fail_reads = ".log"
+
+    again = opened(made(*disks))
+    (old,) = (one for one, key, topic_id in again.found() if topic_id == OLD)
+    assert A in old.unreadable
+    assert not again.has_lost(A, NEW)
+    old.delete(A, now_ms=NOW)
+    assert A not in again.unreadable
+    assert again.logs[A].topic_id == NEW
+
+
 def test_a_metadata_log_is_not_begun_where_another_lies(disks: list[FaultyStorage]) -> None:
     one = opened(made(disks[0]))
     one.metadata.create(METADATA, CONFIG, now_ms=NOW)
@@ -221,13 +315,13 @@ def test_a_partition_goes_where_it_is_asked_for_unless_that_is_offline(
 def test_what_was_kept_must_have_been_kept_by_every_directory(disks: list[FaultyStorage]) -> None:
     asked = UUID(int=5)
     log_dirs = opened(made(*disks))
-    log_dirs.note_life(Registrations(broker_epoch=3).asked_by(asked))
+    log_dirs.record_incarnation(Registrations(broker_epoch=3).asked_by(asked))
     log_dirs.abandon()
     kept = opened(made(*disks))
     assert kept.previous_registrations == Registrations(broker_epoch=3).asked_by(asked)
 
     # Only one of them has heard of the answer: both know who asked.
-    kept.dirs[0].note_life(Registrations(broker_epoch=9, incarnation_ids=(asked,)))
+    kept.dirs[0].record_incarnation(Registrations(broker_epoch=9, incarnation_ids=(asked,)))
     kept.abandon()
     again = opened(made(*disks))
     assert again.previous_registrations == Registrations(
@@ -241,7 +335,7 @@ def test_a_failed_sync_is_the_matter_of_its_directory_and_of_the_node(
     log_dirs = opened(made(*disks))
     log_dirs.create(A, CONFIG, now_ms=NOW)
     log_dirs.create(B, CONFIG, now_ms=NOW)
-    log_dirs.note_life(Registrations(broker_epoch=3))
+    log_dirs.record_incarnation(Registrations(broker_epoch=3))
     log_dirs.doubt(B)
     log_dirs.abandon()
     again = opened(made(*disks))

@@ -893,3 +893,35 @@ def test_a_time_inside_a_batch_that_is_not_looked_into_leads_to_its_beginning(
 
     assert log.offset_for_time(NOW + 5) == (NOW + 5, 2, 0)
     assert log.offset_for_time(NOW + 6) is None
+
+
+def test_a_control_batch_with_a_sequence_is_its_producers_batch() -> None:
+    storage = FaultyStorage()
+    log = open_log(storage)
+    key = b"\x00\x00\x03\xf2"
+    writes = {"producer_id": 7, "producer_epoch": 0}
+
+    def deferred(sequence: int) -> bytearray:
+        return batch((key, b"a"), (key, b"b"), control=True, base_sequence=sequence, **writes)
+
+    append(log, batch(b"first", base_sequence=0, **writes))
+    kept = append(log, deferred(1))
+    assert (kept.first_offset, kept.duplicate) == (1, False)
+    again = append(log, deferred(1))
+    assert (again.first_offset, again.last_offset, again.duplicate) == (1, 2, True)
+    with pytest.raises(OutOfOrderSequence):
+        append(log, deferred(5))
+    append(log, batch(b"next", base_sequence=3, **writes))
+    assert log.producers.first_open_offset() == -1
+
+    follower = open_log(FaultyStorage())
+    follower.append_as_follower(log.read(0, 1 << 20, upto=log.end_offset).data, now_ms=NOW)
+    recovered = open_log(storage)
+    for one in (log, follower, recovered):
+        (producer,) = one.producers
+        assert [(known.first_sequence, known.first_offset) for known in producer.batches] == [
+            (0, 0),
+            (1, 1),
+            (3, 3),
+        ]
+    assert append(recovered, deferred(1)).duplicate

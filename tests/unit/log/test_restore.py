@@ -211,7 +211,7 @@ def test_a_log_being_rewritten_waits(log: PartitionLog, storage: FaultyStorage) 
     with pytest.raises(StorageFailure):
         append(log, batch((b"k", b"x")))
     storage.fail_writes = False
-    with pytest.raises(StorageFailure, match="written anew"):
+    with pytest.raises(StorageFailure, match="being rewritten"):
         log.begin_restore()
     log.abandon_compaction(plan)
     restore(log)

@@ -45,6 +45,7 @@ from millpond.metadata.records import (
     NO_DIRECTORY,
     NO_LEADER,
     UNASSIGNED_DIRECTORY,
+    MetadataRecord,
     decode_record,
     encode_record,
 )
@@ -67,10 +68,12 @@ A, B = directory(1), directory(1, 1)
 TWO, THREE = directory(2), directory(3)
 
 
-def cluster(*partitions: PartitionImage, level: object = KNOWS_DIRECTORIES) -> Image:
+def cluster(
+    *partitions: PartitionImage, level: Sequence[MetadataRecord] = KNOWS_DIRECTORIES
+) -> Image:
     """The nodes 1 to 3, of which 1 has the directories A and B, with the partitions of orders."""
     image = orders(*partitions, nodes=[node(1, directories=2), node(2), node(3)])
-    return apply(image, level)  # type: ignore[arg-type]
+    return apply(image, level)
 
 
 def in_a(isr: tuple[int, ...] = (1, 2), leader: int = 1, **more: tuple[int, ...]) -> PartitionImage:

@@ -1,6 +1,7 @@
 """Eligible leaders (KIP-966): who has all that is committed without being in sync, and who leads then."""
 
 from dataclasses import replace
+from itertools import combinations, permutations
 from uuid import UUID
 
 import pytest
@@ -12,6 +13,7 @@ from millpond.metadata.elections import (
     decide_eligible,
     decide_emptied,
     decide_in_sync,
+    decide_led,
     decide_started,
     decide_stopped,
     decide_unsure,
@@ -32,12 +34,14 @@ from millpond.metadata.records import (
     NO_LEADER,
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
 )
 from millpond.metadata.sessions import Sessions
 from tests.support.cluster_facts import (
     KEEPS_ELIGIBLE,
+    KNOWS_DIRECTORIES,
     ORDERS,
     node,
     orders,
@@ -69,8 +73,9 @@ def registered(
     previous_incarnations: tuple[UUID, ...] = (),
     *,
     incarnation: UUID | None = None,
+    is_short: bool = False,
 ) -> Image:
-    """A new life of a node registers."""
+    """A new life of a node registers; ``is_short``: it names what it lost of the partition."""
     command = Registration(
         node_id=number,
         cluster_id="c",
@@ -80,6 +85,7 @@ def registered(
         log_dirs=(UUID(int=1000 + number),),
         previous_epoch=previous_epoch,
         previous_incarnations=previous_incarnations,
+        lost_replicas=((ORDERS, 0),) if is_short else (),
     )
     decided = decide_register(
         image,
@@ -215,6 +221,104 @@ def test_an_unclean_election_leaves_nobody_eligible() -> None:
     assert result.error is None
     assert (after.leader, after.isr, after.recovering) == (2, (2,), True)
     assert (after.eligible_leaders, after.last_known_leaders) == ((), ())
+
+
+# --- several last known leaders -----------------------------------------------------------------------
+
+
+def several(one: PartitionImage, *, down: tuple[int, ...] = ()) -> Image:
+    """The nodes 1 to 3 at the level at which several last known leaders are kept."""
+    return apply(three(one, down=down), KNOWS_DIRECTORIES)
+
+
+def started(image: Image, number: int) -> Image:
+    """A node that has registered serves."""
+    records = decide_started(image, number, two_in_sync)
+    serves = BrokerRegistrationChangeRecord(
+        broker_id=number, broker_epoch=image.brokers[number].broker_epoch, fenced=False
+    )
+    return apply(image, [serves, *records])
+
+
+SHORT = [set(one) for size in range(4) for one in combinations((1, 2, 3), size)]
+
+
+@pytest.mark.parametrize("fenced", [(), (1,), (2, 3), (1, 2, 3), (3, 2, 1)])
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("power", [True, False])
+@pytest.mark.parametrize("short", SHORT, ids=str)
+def test_after_all_nodes_ended_a_replica_that_named_its_loss_leads_only_if_all_have(
+    short: set[int], power: bool, at_once: bool, fenced: tuple[int, ...]
+) -> None:
+    """In whatever order they come back, and whether the controller has missed them before or not."""
+    for order in permutations((1, 2, 3)):
+        image = down(several(partition((1, 2, 3), (1, 2, 3), 1)), *fenced)
+        for number in order:
+            epoch = -1 if power else 10 * number
+            image = registered(image, number, epoch, is_short=number in short)
+            if at_once:
+                image = started(image, number)
+        if not at_once:
+            for number in order:
+                image = started(image, number)
+        after = first(image)
+        assert after.leader != NO_LEADER
+        assert after.leader not in short or short == {1, 2, 3}
+        assert after.last_known_leaders == () or not after.recovering
+
+
+def test_the_replica_that_lost_its_place_last_leads_of_those_that_are_up() -> None:
+    image = several(partition((1, 2, 3), (1, 2, 3), 1))
+    for number in (2, 1, 3):
+        image = registered(image, number, -1)
+    assert first(image).last_known_leaders == (3, 1, 2)
+    assert first(started(image, 2)).leader == 2
+    after = first(started(started(image, 2), 3))
+    assert (after.leader, after.isr, after.last_known_leaders) == (2, (2,), ())
+
+
+def test_a_replica_that_names_its_loss_later_makes_room_for_the_next() -> None:
+    image = several(partition((1, 2, 3), (), NO_LEADER, last_known=(1, 2)), down=(1, 2, 3))
+    image = registered(image, 1, -1, is_short=True)
+    assert first(image).last_known_leaders == (2,)
+    assert first(started(image, 1)).leader == NO_LEADER
+    assert first(up(image, 2)).leader == 2
+
+
+def test_a_leader_that_runs_ends_the_list_of_last_known_leaders() -> None:
+    image = registered(several(partition((1, 2, 3), (1, 2, 3), 1)), 3, -1)
+    assert (first(image).leader, first(image).last_known_leaders) == (1, (3,))
+    assert decide_led(image, two_in_sync, lambda _node: False, at_most=10) == []
+    records = decide_led(image, two_in_sync, lambda node: node == 1, at_most=10)
+    after = first(apply(image, records))
+    assert (after.leader, after.isr, after.last_known_leaders) == (1, (1, 2), ())
+    assert after.leader_epoch == first(image).leader_epoch
+    wish = InSyncRequest(
+        topic_id=ORDERS,
+        partition=0,
+        leader_epoch=first(image).leader_epoch,
+        partition_epoch=first(image).partition_epoch,
+        isr=(1,),
+    )
+    records, _ = decide_in_sync(image, 1, [wish], two_in_sync)
+    assert first(apply(image, records)).last_known_leaders == ()
+
+
+def test_a_node_that_stops_as_it_should_is_no_last_known_leader() -> None:
+    image = several(partition((1, 2, 3), (1, 2, 3), 1))
+    records = decide_stopped(image, 3, two_in_sync)
+    assert first(apply(image, records)).last_known_leaders == ()
+    assert first(down(image, 3)).last_known_leaders == (3,)
+
+
+def test_below_the_level_one_last_known_leader_is_kept() -> None:
+    """A controller of an older release elects none of several."""
+    image = apply(three(partition((1, 2, 3), (1, 2, 3), 1)), KEEPS_ELIGIBLE)
+    for number in (1, 2):
+        image = registered(image, number, -1)
+        assert first(image).last_known_leaders == ()
+    image = registered(image, 3, -1)
+    assert first(image).last_known_leaders == (3,)
 
 
 # --- settings and levels ------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from millpond.record import (
     validate_produce,
 )
 from millpond.record.batch import HEADER_BYTES, write_crc
-from millpond.record.inspection import Room, decode_slice
+from millpond.record.inspection import ScratchBuffer, decode_slice
 from millpond.record.validate import TopicRules, validate_at_once, validate_records
 from tests.support.poison import BROKEN_COMPRESSION, POISON, STRICTER, bomb, poisoned, sealed
 
@@ -247,7 +247,7 @@ def test_what_takes_long_is_left_to_a_thread(records: bytearray, takes_long: boo
     header = read_header(records)
     rules = TopicRules(10_000)
     at_once = validate_at_once(
-        records, header, rules, NOW, Room(limits.LOOP_DECOMPRESSED_BYTES_MAX)
+        records, header, rules, NOW, ScratchBuffer(limits.LOOP_DECOMPRESSED_BYTES_MAX)
     )
     assert (at_once is None) == takes_long
     assert validate_records(records, header, rules, NOW).header.record_count == 1

@@ -100,7 +100,7 @@ def test_who_is_wanted_in_sync_counts_before_it_is_agreed_on() -> None:
 
     three.now_ms += LAG_MS + 1
     three.fetch(2)
-    three[1].on_wish_refused(wish)
+    three[1].on_in_sync_refused(wish)
     assert three[1].high_watermark == 1
 
 

@@ -399,7 +399,7 @@ class TestDocumentation:
     ],
 )
 def test_amqp_is_one_more_listener_and_its_management_another(amqp: str, opened: list[str]) -> None:
-    settings = load_settings(amqp=amqp)
+    settings = load_settings(served={"amqp": amqp})
 
     assert [str(listener.bind) for listener in settings.listeners] == [
         "PLAINTEXT://127.0.0.1:9092",
@@ -408,9 +408,24 @@ def test_amqp_is_one_more_listener_and_its_management_another(amqp: str, opened:
 
 
 def test_it_is_said_if_there_is_no_port_for_the_management_api() -> None:
-    assert load_settings(amqp="5672").warnings == ()
-    (warning,) = load_settings(amqp="60000").warnings
+    assert load_settings(served={"amqp": "5672"}).warnings == ()
+    (warning,) = load_settings(served={"amqp": "60000"}).warnings
     assert warning.startswith("--amqp 60000: no management API")
+    told = load_settings(served={"amqp": "60000", "http": "8080"})
+    assert told.warnings == ()
+    assert str(told.listeners[-1].bind) == "MANAGEMENT://127.0.0.1:8080"
+
+
+def test_a_listener_that_is_there_is_not_opened_twice() -> None:
+    given = given_in_code({"listeners": "9092,MANAGEMENT://127.0.0.1:8080"})
+    settings = load_settings(overrides=given, served={"amqp": "5672"})
+    assert [listener.bind.port for listener in settings.listeners] == [9092, 5672, 8080]
+
+
+@pytest.mark.parametrize("address", ["AMQPS://127.0.0.1:5671", "nowhere", "127.0.0.1:70000"])
+def test_an_option_of_a_protocol_takes_an_address_and_no_name(address: str) -> None:
+    with pytest.raises(InvalidSettings, match="--amqp"):
+        load_settings(served={"amqp": address})
 
 
 # --- lists that are said one by one, as RabbitMQ's files do ----------------------------------------------

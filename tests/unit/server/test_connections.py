@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from millpond.base import limits
 from millpond.metadata.configs import BrokerConfig
 from millpond.server.connections import Connections, connections_max
 
@@ -136,6 +137,81 @@ class TestLimits:
         assert connections.wait_ms() == 1_000
         clock.ms += 60_000
         assert connections.wait_ms() == 0
+
+    def test_nodes_are_not_counted(self) -> None:
+        connections, _ = registry(total_max=1, per_host_max=1)
+        client, node, other = (FakeConnection(connections) for _ in range(3))
+        assert connections.admit(node, "a", may_be_node=True)
+        assert not connections.is_on_trial(node)
+        connections.prove(node)
+        assert connections.admit(client, "a", may_be_node=True), "the node has left its place"
+        # The next one is let in to prove what it is, and then is as good as any.
+        assert connections.admit(other, "a", may_be_node=True)
+        assert connections.is_on_trial(other)
+        connections.prove(other)
+        assert not connections.is_on_trial(other)
+        assert len(connections) == 3
+        # At other doors, and for clients, nothing has changed.
+        assert not connections.admit(FakeConnection(connections), "b")
+        connections.leave(client)
+        for one in (node, other):
+            connections.leave(one)
+        assert connections.admit(client, "a")
+        assert not connections.admit(FakeConnection(connections), "a")
+
+    def test_a_connection_that_came_too_fast_may_be_a_nodes(self) -> None:
+        connections, _ = registry(total_max=1)
+        fast = FakeConnection(connections)
+        assert connections.admit(fast, "a", may_be_node=True)
+        assert connections.try_node(fast)
+        assert connections.is_on_trial(fast)
+        assert not connections.admit(FakeConnection(connections), "b"), "it counts for now"
+        connections.prove(fast)
+        assert connections.admit(FakeConnection(connections), "b")
+
+    def test_trials_are_few_and_the_oldest_ends_first(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(limits, "NODE_TRIALS_MAX", 3)
+        connections, _ = registry(total_max=0)
+
+        def tried(host: str) -> FakeConnection:
+            one = FakeConnection(connections)
+            if not connections.admit(one, host, may_be_node=True):
+                one.ended_by = "refused"
+            return one
+
+        first, *rest = [tried("client") for _ in range(4)]
+        assert first.ended_by == "abort"
+        assert [one.ended_by for one in rest] == [None] * 3
+        connections.prove(tried("node"))
+        # From now on that address goes first: however many others come, they take only each other's place.
+        nodes = [tried("node") for _ in range(2)]
+        for _ in range(10):
+            tried("client")
+        assert [one.ended_by for one in nodes] == [None] * 2
+        nodes.append(tried("node"))
+        assert tried("client").ended_by == "refused"
+        nodes.append(tried("node"))
+        assert [one.ended_by for one in nodes] == ["abort", None, None, None]
+        assert len(connections) == 4
+
+    def test_a_trial_does_not_last(self) -> None:
+        connections, clock = registry(total_max=0, idle_ms_max=600_000)
+        one, node = (FakeConnection(connections) for _ in range(2))
+        for each in (one, node):
+            assert connections.admit(each, "a", may_be_node=True)
+        connections.prove(node)
+        clock.ms += limits.NODE_TRIAL_MS + 1
+        one.touched = True
+        assert connections.close_idle() == 1
+        assert one.ended_by == "abort"
+        assert node.ended_by is None
+
+    def test_no_trial_is_begun_when_the_node_stops(self) -> None:
+        connections, _ = registry(total_max=0)
+        asyncio.run(connections.drain(0.01))
+        assert not connections.admit(FakeConnection(connections), "a", may_be_node=True)
 
     def test_leaving_twice_counts_once(self) -> None:
         connections, _ = registry(per_host_max=2)

@@ -245,3 +245,18 @@ def is_closed(client: socket.socket, seconds: float = 60) -> bool:
         return True
     except TimeoutError:
         return False
+
+
+def test_other_protocols_are_arguments() -> None:
+    with millpond.Broker(amqp=True) as broker:
+        (amqp,) = broker.addresses("amqp")
+        (http,) = broker.addresses("http")
+        assert broker.addresses() == [broker.bootstrap]
+        assert (broker.amqp, broker.management) == ([amqp], [http])
+        assert len({amqp, http, broker.bootstrap}) == 3
+    with millpond.Broker(amqp=False, http=None) as broker:
+        assert broker.addresses("amqp") == broker.addresses("http") == []
+        with pytest.raises(KeyError):
+            broker.addresses("smoke signals")
+    with pytest.raises(InvalidSettings, match="--amqp"):
+        millpond.Broker(amqp="nowhere")

@@ -4,6 +4,7 @@ import pytest
 
 from millpond.base.errors import InvalidConfig
 from millpond.server.endpoints import Listener, build_listeners, host_port, parse_endpoint
+from millpond.server.protocols import AMQP, HTTP, KAFKA
 
 DEFAULT_MAP = ("PLAINTEXT:PLAINTEXT", "SSL:SSL")
 
@@ -129,8 +130,8 @@ def test_ipv6_addresses_are_shown_in_brackets() -> None:
 def test_a_listener_named_amqp_comes_behind_those_for_kafka() -> None:
     first, second = listeners_of("AMQP://:5672", "PLAINTEXT://127.0.0.1:9092")
 
-    assert (first.name, first.for_amqp) == ("PLAINTEXT", False)
-    assert (second.name, second.for_amqp) == ("AMQP", True)
+    assert (first.name, first.protocol) == ("PLAINTEXT", KAFKA)
+    assert (second.name, second.protocol) == ("AMQP", AMQP)
 
 
 def test_a_node_of_a_cluster_speaks_amqp_too() -> None:
@@ -141,15 +142,15 @@ def test_a_node_of_a_cluster_speaks_amqp_too() -> None:
         controller_names=(),
         is_alone=False,
     )
-    assert [(one.name, one.for_amqp) for one in opened] == [("PLAINTEXT", False), ("AMQP", True)]
+    assert [(one.name, one.protocol) for one in opened] == [("PLAINTEXT", KAFKA), ("AMQP", AMQP)]
 
 
 def test_amqp_is_administered_where_it_is_served() -> None:
     opened = listeners_of("9092", "MANAGEMENT://:15672", "AMQP://:5672")
-    assert [(one.name, one.for_management) for one in opened] == [
-        ("PLAINTEXT", False),
-        ("AMQP", False),
-        ("MANAGEMENT", True),
+    assert [(one.name, one.protocol) for one in opened] == [
+        ("PLAINTEXT", KAFKA),
+        ("AMQP", AMQP),
+        ("MANAGEMENT", HTTP),
     ]
     with pytest.raises(InvalidConfig, match=r"add AMQP://127\.0\.0\.1:5672"):
         listeners_of("9092", "MANAGEMENT://:15672")

@@ -8,12 +8,19 @@ import pytest
 from millpond.server.endpoints import Endpoint, Listener
 from millpond.server.failures import ExitCode, StartFailed
 from millpond.server.listeners import bind
+from millpond.server.protocols import protocol_of
 
 
 def listener(
     host: str, port: int = 0, advertised: Endpoint | None = None, name: str = "PLAINTEXT"
 ) -> Listener:
-    return Listener(bind=Endpoint(name=name, host=host, port=port), advertised=advertised)
+    protocol, scheme = protocol_of(name)
+    return Listener(
+        bind=Endpoint(name=name, host=host, port=port),
+        advertised=advertised,
+        protocol=protocol,
+        scheme=scheme,
+    )
 
 
 def test_a_free_port_is_chosen_and_advertised() -> None:
@@ -55,7 +62,7 @@ def test_only_this_machine_is_told_of_guest(host: str, who: str) -> None:
     place = Endpoint(name="AMQP", host=host, port=0)
     bound = bind(listener("127.0.0.1", advertised=place, name="AMQP"))
     try:
-        assert bound.amqp_url == f"amqp://{who}{host}:{bound.port}/"
+        assert bound.url == f"amqp://{who}{host}:{bound.port}/"
     finally:
         bound.stop_accepting()
 
@@ -81,7 +88,7 @@ def test_a_taken_port_names_the_address_and_the_way_out() -> None:
         ("PLAINTEXT_2", "--listen"),
         ("AMQP", "--amqp"),
         ("AMQPS_IN", "--amqp"),
-        ("MANAGEMENT", "--amqp"),
+        ("MANAGEMENT", "--http"),
     ],
 )
 def test_the_way_out_is_the_option_of_the_listener(name: str, option: str) -> None:
@@ -93,7 +100,7 @@ def test_the_way_out_is_the_option_of_the_listener(name: str, option: str) -> No
 
     assert f"{option} 127.0.0.1:0" in refused.value.advice[0]
     assert ("AMQP's management API" in refused.value.what) == (name == "MANAGEMENT")
-    assert ("RabbitMQ" in refused.value.advice[1]) == (option == "--amqp")
+    assert ("RabbitMQ" in refused.value.advice[1]) == (option != "--listen")
 
 
 def test_an_address_of_another_machine() -> None:

@@ -4,9 +4,10 @@ import asyncio
 import logging
 import random
 import re
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ import pytest
 from millpond.base.errors import (
     ClusterAuthorizationFailed,
     InvalidUpdateVersion,
+    MillpondError,
     PeerNotProved,
     PeerTooOld,
     PeerUnreachable,
@@ -51,9 +53,11 @@ from millpond.server.peer_connection import PeerConnection
 from millpond.server.peer_links import PeerLinks
 from millpond.server.transport import KafkaConnection
 from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
-from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.connection import ClientConnection, Request
 from millpond.wire.kafka.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from millpond.wire.kafka.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from millpond.wire.kafka.messages.api_versions import ApiVersionsRequest
+from millpond.wire.kafka.messages.metadata import MetadataRequest
 from millpond.wire.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.ports import free_port
@@ -84,9 +88,11 @@ class Node:
         *,
         cluster_id: str = "cluster",
         secret: ClusterSecret | None = SECRET,
+        limits: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         clock = SystemClock()
         self.id = node
+        self._limits = BrokerConfig(node=limits)
         self._secret = secret
         self.port = ports[node]
         self.links = PeerLinks(node, clock, NodeRng(node + 100), secret=secret)
@@ -123,12 +129,18 @@ class Node:
         frontend = self._frontend
         assert frontend is not None
         connections = self._connections = Connections(
-            clock=SystemClock(), setting=BrokerConfig().__getitem__, idle_ms_max=60_000
+            clock=SystemClock(), setting=self._limits.__getitem__, idle_ms_max=60_000
         )
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: KafkaConnection(frontend, connections, "PLAINTEXT"), "127.0.0.1", self.port
         )
+
+    @property
+    def connected(self) -> int:
+        """How many connections there are."""
+        assert self._connections is not None
+        return len(self._connections)
 
     def let_clients_in(self) -> None:
         """As a node does that has joined."""
@@ -166,9 +178,14 @@ class Node:
 
 @asynccontextmanager
 async def running(
-    *, wrong: int | None = None, secrets: dict[int, ClusterSecret | None] | None = None
+    *,
+    wrong: int | None = None,
+    secrets: dict[int, ClusterSecret | None] | None = None,
+    limits: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncIterator[dict[int, Node]]:
-    """``wrong`` is a node of another cluster; ``secrets`` are those of nodes that have another, or none."""
+    """``wrong`` is a node of another cluster; ``secrets`` are those of nodes that have another, or none.
+    ``limits`` are settings for the connections of all.
+    """
     ports = {node: free_port() for node in NODES}
     nodes = {
         node: Node(
@@ -176,6 +193,7 @@ async def running(
             ports,
             cluster_id="other" if node == wrong else "cluster",
             secret=(secrets or {}).get(node, SECRET),
+            limits=limits,
         )
         for node in NODES
     }
@@ -214,6 +232,94 @@ def test_three_nodes_agree_over_sockets() -> None:
                 while not node.engine.image.config_of(RESOURCE_GROUP, "g"):
                     await asyncio.sleep(0.005)
                 assert node.engine.quorum.leader_id == leader.id
+
+    run(story())
+
+
+CLIENTS = 64
+
+
+async def flood(port: int, *, is_silent: bool) -> None:
+    """A client that connects as soon as it can, says hello or nothing, and connects again when it is thrown
+    out.
+    """
+    hello = ClientConnection("flood")
+    while True:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            if not is_silent:
+                writer.write(hello.send(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("a", "1")))
+            while await reader.read(4096):
+                pass
+        except OSError:
+            pass
+        finally:
+            writer.close()
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"max.connections": "8"},
+        {"max.connections.per.ip": "8"},
+        {"max.connection.creation.rate": "1"},
+    ],
+    ids=lambda limit: next(iter(limit)),
+)
+def test_a_flood_of_clients_does_not_keep_nodes_from_each_other(limit: dict[str, str]) -> None:
+    """They come from the same address as the nodes, to the same door."""
+
+    async def story() -> None:
+        async with running(limits=limit) as nodes:
+            await leader_of(nodes)
+            async with asyncio.TaskGroup() as clients:
+                floods = [
+                    clients.create_task(flood(node.port, is_silent=number % 2 == 0))
+                    for node in nodes.values()
+                    for number in range(CLIENTS)
+                ]
+                while any(node.connected < 8 for node in nodes.values()):
+                    await asyncio.sleep(0.01)
+                for number in range(5):
+                    for node in nodes.values():
+                        # Everything that is between the nodes has to be made anew.
+                        node.links.close()
+                    await agree(nodes, f"g{number}")
+                for one in floods:
+                    one.cancel()
+
+    run(story())
+
+
+async def agree(nodes: dict[int, Node], group: str) -> None:
+    """Until every node knows of a new fact, whoever leads meanwhile."""
+    while True:
+        leader = await leader_of(nodes)
+        try:
+            await leader.engine.quorum.propose([fact(group)])
+            break
+        except MillpondError:
+            await asyncio.sleep(0.01)
+    for node in nodes.values():
+        while not node.engine.image.config_of(RESOURCE_GROUP, group):
+            await asyncio.sleep(0.005)
+
+
+def test_a_client_on_trial_is_thrown_out() -> None:
+    """Without room for clients all that is answered is what proves that the other side is a node."""
+
+    async def story() -> None:
+        async with running(limits={"max.connections": "0"}) as nodes:
+            await leader_of(nodes)
+            for request in (
+                ClientConnection("c").send(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("a", "1")),
+                ClientConnection("c").send(ApiKey.METADATA, 12, MetadataRequest()),
+            ):
+                reader, writer = await asyncio.open_connection("127.0.0.1", nodes[1].port)
+                writer.write(request)
+                assert await reader.read() == b""
+                writer.close()
 
     run(story())
 

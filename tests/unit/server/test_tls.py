@@ -10,6 +10,7 @@ from millpond.base.errors import InvalidConfig
 from millpond.metadata.configs import BrokerConfig
 from millpond.server.endpoints import Listener, build_listeners
 from millpond.server.failures import StartFailed
+from millpond.server.protocols import AMQP
 from millpond.server.tls import certified_name, server_context
 
 
@@ -25,11 +26,11 @@ def listeners(*texts: str) -> list[Listener]:
 
 def test_names_say_which_listeners_speak_amqp_and_which_over_tls() -> None:
     found = listeners("AMQP://:5672", "AMQPS://:5671", "AMQP_INSIDE://:5673", "AMQPS_OUT://:5674")
-    assert [(one.name, one.for_amqp, one.is_tls) for one in found] == [
-        ("AMQP", True, False),
-        ("AMQPS", True, True),
-        ("AMQP_INSIDE", True, False),
-        ("AMQPS_OUT", True, True),
+    assert [(one.name, one.protocol, one.is_tls) for one in found] == [
+        ("AMQP", AMQP, False),
+        ("AMQPS", AMQP, True),
+        ("AMQP_INSIDE", AMQP, False),
+        ("AMQPS_OUT", AMQP, True),
     ]
 
 

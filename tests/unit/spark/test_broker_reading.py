@@ -40,7 +40,7 @@ def client(broker: millpond.Broker) -> Iterator[BlockingClient]:
 @pytest.fixture
 def brokers(broker: millpond.Broker) -> Iterator[Brokers]:
     """The connections of one process of Spark."""
-    opened = Brokers(BrokerSettings(bootstrap=broker.bootstrap, patience_s=10.0))
+    opened = Brokers(BrokerSettings(bootstrap=broker.bootstrap, timeout_s=10.0))
     yield opened
     opened.close()
 
@@ -126,7 +126,7 @@ def test_a_topic_that_was_deleted_meanwhile_is_a_loss(
 ) -> None:
     topic_with(client, "short-lived", 100)
     client.delete_topics("short-lived")
-    brokers = Brokers(BrokerSettings(bootstrap=broker.bootstrap, patience_s=10.0))
+    brokers = Brokers(BrokerSettings(bootstrap=broker.bootstrap, timeout_s=10.0))
     brokers.cluster._unknown_topic_s = 0.1
     wanted = span("short-lived", 10, 60)
     try:

@@ -128,7 +128,7 @@ def test_the_rest_of_the_official_options() -> None:
     assert parsed.fetch.partition_bytes == 65536
     assert parsed.group_id == "etl"
     assert parsed.broker is not None
-    assert parsed.broker.patience_s == 9.0
+    assert parsed.broker.timeout_s == 9.0
     assert parsed.offset_tries == 5
 
 

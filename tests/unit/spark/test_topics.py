@@ -85,7 +85,7 @@ def test_what_another_pipeline_makes_at_the_same_moment_is_there() -> None:
             (
                 "is not there and the broker refuses to make it "
                 "(said the fake, CLUSTER_AUTHORIZATION_FAILED): create it "
-                "(millpond topic create clicks.dlq), or name another one with --dead-letters"
+                "(millpond kafka topic create clicks.dlq), or name another one with --dead-letters"
             ),
         ),
         (

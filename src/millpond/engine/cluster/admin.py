@@ -17,6 +17,7 @@ from millpond.base.errors import (
     PolicyViolation,
 )
 from millpond.base.ids import NodeId
+from millpond.engine.cluster.min_isr import log_one_min_isr
 from millpond.engine.peers import PeerProof
 from millpond.engine.quorum.quorum_host import QuorumHost
 from millpond.metadata.client_records import QuotaEntity, UserScramCredentialRecord
@@ -138,7 +139,9 @@ class ClusterAdmin:
         records = decide_update_features(host.head, changes, node_id=self._node_id)
         if not validate_only:
             after = apply(host.head, records)
-            await host.propose((*records, *decide_one_min_isr(after, self._rules)))
+            one_min_isr = decide_one_min_isr(after, self._rules)
+            log_one_min_isr(after, one_min_isr)
+            await host.propose((*records, *one_min_isr))
 
     async def check_voter(self, node: NodeId, addresses: Iterable[tuple[str, int]]) -> None:
         """Raises ``ClusterAuthorizationFailed`` unless this node is at all of these addresses.

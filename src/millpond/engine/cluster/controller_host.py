@@ -27,6 +27,7 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import LeaderEpoch, NodeId
 from millpond.base.stalls import StallMeter
+from millpond.engine.cluster.min_isr import log_one_min_isr
 from millpond.engine.cluster.process_watch import NodeWatch, ProcessWatch
 from millpond.engine.peers import (
     AllocateProducerIds,
@@ -49,6 +50,7 @@ from millpond.metadata.elections import (
     Rules,
     decide_eligible,
     decide_in_sync,
+    decide_led,
     decide_one_min_isr,
     decide_preferred,
     decide_unclean,
@@ -200,6 +202,7 @@ class ControllerHost:
         self._watch_over_others()
         now_ms = self._now_ms()
         if now_ms >= self._next_balance_ms:
+            await self._end_last_known()
             await self._balance()
             self._next_balance_ms = now_ms + self._balance_ms()
         if now_ms >= self._next_unclean_ms or self._unclean_was_allowed():
@@ -214,7 +217,9 @@ class ControllerHost:
             records += first_levels(host.head, fresh=not host.head.features)
         records += decide_completions(host.head, self._rules())
         await self._propose(records)
-        await self._propose(decide_one_min_isr(host.head, self._parts.rules))
+        one_min_isr = decide_one_min_isr(host.head, self._parts.rules)
+        log_one_min_isr(host.head, one_min_isr)
+        await self._propose(one_min_isr)
         # This node may have been started with other settings than its predecessor.
         await self._propose(decide_eligible(host.head, self._rules()))
 
@@ -256,6 +261,15 @@ class ControllerHost:
         self.sessions.lose(node)
         self._wake.set()
         return True
+
+    async def _end_last_known(self) -> None:
+        now_ms = self._now_ms()
+
+        def runs(node: NodeId) -> bool:
+            return self.sessions.is_first_hand(node) and self.sessions.is_live(node, now_ms)
+
+        at_most = limits.ELECTIONS_AT_ONCE_MAX
+        await self._propose(decide_led(self._host.head, self._rules(), runs, at_most=at_most))
 
     async def _balance(self) -> None:
         if self._setting("auto.leader.rebalance.enable"):

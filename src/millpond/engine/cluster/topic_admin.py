@@ -12,6 +12,7 @@ from millpond.metadata.controller import (
     INTERNAL_TOPICS,
     OFFSETS_TOPIC,
     SHARE_STATE_TOPIC,
+    TIMERS_TOPIC,
     TRANSACTIONS_TOPIC,
     AddPartitions,
     CreateTopic,
@@ -137,6 +138,8 @@ class TopicAdmin:
             OFFSETS_TOPIC: "offsets.topic",
             TRANSACTIONS_TOPIC: "transaction.state.log",
             SHARE_STATE_TOPIC: "share.coordinator.state.topic",
+            # Timers are kept as transactions are: as many partitions, as many replicas.
+            TIMERS_TOPIC: "transaction.state.log",
         }[name]
         wanted = self._engine.broker_setting(f"{prefix}.replication.factor")
         # As many as the cluster was made for; one node is enough for one that stands alone.

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from millpond.base.errors import MillpondError, ShuttingDown
-from millpond.group.roster import NEVER_MS
+from millpond.group.messages import NEVER_MS
 
 if TYPE_CHECKING:
     from millpond.engine.node.node import Engine

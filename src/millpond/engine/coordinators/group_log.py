@@ -20,28 +20,14 @@ from millpond.base.errors import (
     UnknownTopic,
 )
 from millpond.engine.coordinators.record_replay import MayComeBack, stored_batches
-from millpond.group import records
-from millpond.group.consumer_records import (
-    ConsumerGroupStored,
-    FactForgotten,
-    FactKind,
-    TargetEpochStored,
-)
+from millpond.group import kinds
 from millpond.group.coordinator import GroupCoordinator
 from millpond.group.messages import ErrorClass
 from millpond.group.records import (
     ForeignRecord,
-    GroupForgotten,
     GroupRecord,
-    GroupStored,
     OffsetCommitted,
     OffsetPended,
-)
-from millpond.group.streams_records import (
-    StreamsForgotten,
-    StreamsGroupStored,
-    StreamsKind,
-    StreamsTargetEpochStored,
 )
 from millpond.record.batch import BatchHeader
 from millpond.record.control import EndTxnMarker
@@ -111,7 +97,7 @@ def _read_fact(
     if record.key is None:
         return None
     try:
-        fact = records.decode(record.key, record.value)
+        fact = kinds.decode(record.key, record.value)
     except MalformedData as error:
         log.error(
             "partition=%s-%d offset=%d: a group record is left out: %s",
@@ -133,23 +119,9 @@ def _read_fact(
     return fact
 
 
-def report(facts: Sequence[GroupRecord]) -> None:
-    """Say what an operator would want to know of a group; offsets are not news."""
-    for fact in facts:
-        if isinstance(fact, GroupStored) and fact.generation > 0:
-            log.info(
-                "group=%s generation=%d: stored with %d members",
-                fact.group_id,
-                fact.generation,
-                len(fact.members),
-            )
-        elif isinstance(fact, (TargetEpochStored, StreamsTargetEpochStored)):
-            log.info("group=%s epoch=%d: new targets", fact.group_id, fact.epoch)
-        elif isinstance(fact, (ConsumerGroupStored, StreamsGroupStored)):
-            log.debug("group=%s epoch=%d: members or topics changed", fact.group_id, fact.epoch)
-        elif (
-            isinstance(fact, GroupForgotten)
-            or (isinstance(fact, FactForgotten) and fact.kind is FactKind.GROUP)
-            or (isinstance(fact, StreamsForgotten) and fact.kind is StreamsKind.GROUP)
-        ):
-            log.info("group=%s: deleted, or of another kind from now on", fact.group_id)
+def report(records: Sequence[GroupRecord]) -> None:
+    """Log what an operator would want to know of a group. Offsets are not reported."""
+    for record in records:
+        notice = record.notice()
+        if notice is not None:
+            log.log(logging.DEBUG if notice.is_detail else logging.INFO, "%s", notice.text)

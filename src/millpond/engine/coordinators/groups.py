@@ -27,40 +27,35 @@ from millpond.base.errors import (
     UnsupportedVersion,
 )
 from millpond.base.ids import NodeId
-from millpond.engine.coordinators.group_context import (
-    consumer_settings,
-    streams_settings,
-    topic_view,
-)
+from millpond.engine.coordinators.group_context import settings_reader, topic_view
 from millpond.engine.coordinators.group_deadlines import GroupDeadlines, OffsetExpiry
 from millpond.engine.coordinators.group_log import read_partition, refusal_of, report
-from millpond.engine.coordinators.group_views import (
-    ConsumerGroupDescription,
-    ConsumerMemberDescription,
-    GroupDescription,
-    GroupListing,
-    MemberDescription,
-    StreamsGroupDescription,
-    StreamsMemberDescription,
-    consumer_description,
-    description,
-    listing,
-    streams_description,
-)
 from millpond.engine.coordinators.internal_topics import InternalTopics
 from millpond.engine.coordinators.shards import Durable, Shard, Shards
 from millpond.engine.runtime.worker import Worker
-from millpond.group import pattern, records
-from millpond.group.classic import ClassicGroup
-from millpond.group.consumer import ConsumerGroup
+from millpond.group import kinds, pattern
+from millpond.group.classic.group import ClassicGroup
+from millpond.group.classic.phases import GroupState
+from millpond.group.classic.records import GroupStored
+from millpond.group.classic.views import GroupDescription, MemberDescription, description
+from millpond.group.consumer.group import ConsumerGroup
+from millpond.group.consumer.messages import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    ConsumerSettings,
+    ResolvePatterns,
+)
+from millpond.group.consumer.views import (
+    ConsumerGroupDescription,
+    ConsumerMemberDescription,
+    consumer_description,
+)
 from millpond.group.coordinator import GroupCoordinator
+from millpond.group.kind import Group
 from millpond.group.memory import MemberMemory, bytes_held
 from millpond.group.messages import (
     Command,
     CommitOffsets,
-    ConsumerHeartbeat,
-    ConsumerHeartbeatAnswer,
-    ConsumerSettings,
     DeleteGroup,
     ErrorClass,
     Expire,
@@ -77,30 +72,28 @@ from millpond.group.messages import (
     Now,
     Outbox,
     PendOffsets,
-    ResolvePatterns,
     StoreFailed,
     Sync,
     SyncAnswer,
     Ticket,
 )
-from millpond.group.offset_decisions import AnyGroup
 from millpond.group.offsets import partition_for
-from millpond.group.phases import GroupState
 from millpond.group.records import (
     CommittedOffset,
     GroupRecord,
-    GroupStored,
     OffsetCommitted,
     OffsetForgotten,
     OffsetPended,
 )
-from millpond.group.streams import StreamsGroup
-from millpond.group.streams_messages import (
-    StreamsHeartbeat,
-    StreamsHeartbeatAnswer,
-    StreamsSettings,
+from millpond.group.streams.group import StreamsGroup
+from millpond.group.streams.messages import StreamsHeartbeat, StreamsHeartbeatAnswer
+from millpond.group.streams.views import (
+    StreamsGroupDescription,
+    StreamsMemberDescription,
+    streams_description,
 )
 from millpond.group.topics import TopicView
+from millpond.group.views import GroupListing, listing
 from millpond.metadata.controller import OFFSETS_TOPIC
 from millpond.metadata.features import GROUP_VERSION, STREAMS_VERSION
 from millpond.metadata.image import Image
@@ -156,6 +149,7 @@ class Groups:
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         self._settings = GroupSettings()
+        self._read_settings = settings_reader(engine)
         self._shards = Shards(engine, OFFSETS_TOPIC, self)
         self._waiting: dict[Ticket, Callable[[Any], None]] = {}
         self._next_ticket = 0
@@ -213,9 +207,7 @@ class Groups:
     def new_state(self, index: int) -> GroupCoordinator:
         """A state machine for the groups of one partition."""
         del index
-        return GroupCoordinator(
-            self._settings, self._consumer_settings, self._topic_view(), self._streams_settings
-        )
+        return GroupCoordinator(self._settings, self._read_settings, self._topic_view())
 
     def read_shard(self, state: GroupCoordinator, partition: Partition) -> Iterator[int]:
         """Give the state machine what the log says."""
@@ -267,8 +259,8 @@ class Groups:
         self._perform_parked(replace(command, ticket=ticket))
         return ticket
 
-    def _has_room(self, command: Join | Sync | ConsumerHeartbeat) -> bool:
-        """Whether groups may hold what this brings; who may not asks again."""
+    def _has_room(self, command: Command[Any]) -> bool:
+        """Whether groups may keep what this command carries; a refused client asks again."""
         memory = self._memory
         has_room = memory.admits(command, self._engine.clock.monotonic_ms())
         # One line for each doubling.
@@ -397,11 +389,12 @@ class Groups:
     ) -> Iterator[GroupListing]:
         """All groups, or those in one of these states and of one of these types, in any case."""
         self._check_running()
-        wanted = {state.strip().lower() for state in states}
-        kinds = {kind.strip().lower() for kind in types}
+        wanted_states = {state.strip().lower() for state in states}
+        wanted_types = {kind.strip().lower() for kind in types}
         for group in self._groups():
             row = listing(group)
-            if (not wanted or row.state.lower() in wanted) and (not kinds or row.kind in kinds):
+            is_in_state = not wanted_states or row.state.lower() in wanted_states
+            if is_in_state and (not wanted_types or row.kind in wanted_types):
                 yield row
 
     def describe(self, group_id: str) -> GroupDescription:
@@ -417,7 +410,9 @@ class Groups:
         if not isinstance(group, ConsumerGroup):
             reason = "not found" if group is None else "is not a consumer group"
             raise GroupNotFound(f"Group {group_id} {reason}.")
-        return consumer_description(group, self._consumer_settings(group_id).assignors[0])
+        return consumer_description(
+            group, self._read_settings(ConsumerSettings, group_id).assignors[0]
+        )
 
     def describe_streams(self, group_id: str) -> StreamsGroupDescription:
         """One streams group as it is now. Raises ``GroupNotFound``, also for one of another kind."""
@@ -491,7 +486,7 @@ class Groups:
                 "producer_epoch": first.producer_epoch,
                 "transactional": True,
             }
-        batch = build_batch([(now_ms, *records.encode(fact), ()) for fact in facts], **producer)
+        batch = build_batch([(now_ms, *kinds.encode(fact), ()) for fact in facts], **producer)
         appended = self._engine.append_to(
             shard.partition, batch, acks=-1, produce_version=13, internal=True
         )
@@ -541,13 +536,13 @@ class Groups:
         self._check_running()
         return self._shards.get(self.partition_of(group_id))
 
-    def _find(self, group_id: str) -> AnyGroup | None:
+    def _find(self, group_id: str) -> Group | None:
         """A group that this node coordinates."""
         count = self._shards.count
         coordinator = self._shards.find(partition_for(group_id, count)) if count else None
         return None if coordinator is None else coordinator.groups.get(group_id)
 
-    def _groups(self) -> Iterator[AnyGroup]:
+    def _groups(self) -> Iterator[Group]:
         for _index, coordinator in self._shards:
             yield from coordinator.groups.values()
 
@@ -557,7 +552,7 @@ class Groups:
         clock = self._engine.clock
         return Now(wall_ms=clock.now_ms(), steady_ms=clock.monotonic_ms())
 
-    def _watch(self, group: AnyGroup) -> None:
+    def _watch(self, group: Group) -> None:
         """See to it that the group is woken in time."""
         self._alarms.watch(group.group_id, group.wake_ms)
 
@@ -578,12 +573,6 @@ class Groups:
             self._perform(ExpireOffsets(group_id=group_id))
 
     # --- consumer groups ---------------------------------------------------------------------------
-
-    def _consumer_settings(self, group_id: str) -> ConsumerSettings:
-        return consumer_settings(self._engine, group_id)
-
-    def _streams_settings(self, group_id: str) -> StreamsSettings:
-        return streams_settings(self._engine, group_id)
 
     def _topic_view(self) -> TopicView:
         return topic_view(self._engine, self._topics_created)

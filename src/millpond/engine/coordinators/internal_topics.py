@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millpond.base.errors import MillpondError, ShuttingDown
-from millpond.group.streams_messages import StreamsHeartbeatAnswer
-from millpond.group.topology import InternalTopic, StreamsStatus
+from millpond.group.streams.messages import StreamsHeartbeatAnswer
+from millpond.group.streams.topology import InternalTopic, StreamsStatus
 from millpond.metadata.controller import CreateTopic
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from millpond.base.errors import MillpondError
 from millpond.base.ids import NodeId
-from millpond.engine.limits.pressure import DISK, MEMORY, NONE, Pressure
+from millpond.base.pressure import DISK, MEMORY, NONE, Pressure
 from millpond.engine.peers import TellPressure
 
 if TYPE_CHECKING:

@@ -2,69 +2,22 @@
 
 The rules are RabbitMQ's alarms. Over the high watermark of memory, or under the limit of free disk space,
 connections that publish are blocked until it is over; from a share of the watermark on, what can be read
-from the log again is not kept in memory. What is read and what follows is here; who reads the machine and
-who is blocked is elsewhere.
+from the log again is not kept in memory. ``base.pressure`` decides what runs low; the server reads the
+machine, and front-ends block their connections.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from millpond.base.pressure import NONE, Limits, Pressure, Readings, decide
 from millpond.base.sizes import parse_size
 
 log = logging.getLogger(__name__)
 
-MEMORY, DISK = "memory", "disk"
-
-# How often the machine is looked at. Nobody fills a gigabyte much faster in Python.
+# How often the machine is read. No client fills a gigabyte much faster in Python.
 LOOK_S = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readings:
-    """What the machine says."""
-
-    resident_bytes: int
-    disk_free_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What it is held against."""
-
-    memory_bytes_max: int
-    paging_bytes_max: int
-    disk_free_bytes_min: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pressure:
-    """What runs low, in the order of their names in RabbitMQ's reasons."""
-
-    low_on: tuple[str, ...] = ()
-    is_paging: bool = False
-
-    @property
-    def reason(self) -> str:
-        """As a blocked client is told."""
-        return f"low on {' & '.join(self.low_on)}"
-
-
-NONE = Pressure()
-
-
-def decide(readings: Readings, limits: Limits) -> Pressure:
-    """What follows from the readings."""
-    low_on = []
-    if readings.resident_bytes > limits.memory_bytes_max:
-        low_on.append(MEMORY)
-    if readings.disk_free_bytes < limits.disk_free_bytes_min:
-        low_on.append(DISK)
-    return Pressure(
-        low_on=tuple(low_on), is_paging=readings.resident_bytes > limits.paging_bytes_max
-    )
 
 
 def limits_of(setting: Callable[[str], Any], total_bytes: int) -> Limits:

@@ -11,7 +11,7 @@ from typing import Any
 
 from millpond.base import limits
 from millpond.base.errors import ThrottlingQuotaExceeded
-from millpond.engine.limits.quota_rates import SampledRate, TokenBucket, throttle_ms
+from millpond.base.rates import SampledRate, TokenBucket, throttle_ms
 from millpond.metadata.client_records import QuotaEntity
 from millpond.metadata.image import Image
 from millpond.metadata.quotas import (

@@ -32,6 +32,7 @@ from millpond.engine.cluster.controller_host import ControllerHost, ControllerPa
 from millpond.engine.cluster.controller_link import ControllerLink
 from millpond.engine.cluster.image_waiters import ImageWaiters
 from millpond.engine.cluster.membership import MemberParts, Membership
+from millpond.engine.cluster.min_isr import OwnMinIsr
 from millpond.engine.cluster.process_watch import NodeWatch
 from millpond.engine.cluster.producer_ids import ProducerIds
 from millpond.engine.cluster.settings_admin import SettingsAdmin
@@ -65,6 +66,7 @@ from millpond.engine.quorum.quorum_host import QuorumHost
 from millpond.engine.quorum.quorum_setup import address_of, bootstrap_of, quorum_settings, voters_of
 from millpond.engine.quorum.quorum_view import QuorumDescription, describe_quorum
 from millpond.engine.quorum.raft_log import DiskRaftLog
+from millpond.engine.replication.lost_replicas import lost_replicas
 from millpond.engine.replication.replicas import Replicas
 from millpond.engine.runtime.loop_watch import LoopWatch
 from millpond.engine.runtime.offload import OffloadPool
@@ -72,13 +74,14 @@ from millpond.engine.runtime.tasks import TaskOwner
 from millpond.engine.runtime.threads import RealThreads, Threads
 from millpond.engine.runtime.worker import Worker
 from millpond.engine.share.share_groups import ShareGroups
+from millpond.engine.timers.timers import Timers
 from millpond.log.checkpoint import NO_REGISTRATIONS, Registrations
 from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig
 from millpond.metadata.controller import INTERNAL_TOPICS
 from millpond.metadata.elections import Rules, rules_of
 from millpond.metadata.features import beyond, first_levels
-from millpond.metadata.image import Image
+from millpond.metadata.image import BrokerImage, Image
 from millpond.metadata.levels import MILLPOND_VERSION, PEER_PROOF
 from millpond.metadata.records import BrokerEndpoint, MetadataRecord
 from millpond.raft.messages import Answer as QuorumAnswer
@@ -193,6 +196,8 @@ class Engine:
         self.repairs = Repairs(self)
         # Share groups and what they did with each record: engine/share/share_groups.py.
         self.share = ShareGroups(self)
+        # Records that are delivered when they are due: engine/timers/timers.py.
+        self.timers = Timers(self)
         # Quotas, credentials, features, placement: engine/cluster/admin.py.
         self.admin = ClusterAdmin(lambda: self._host, node_id, self.rules, proof)
         # Which life of this node this is; the controller tells them apart by it.
@@ -234,8 +239,8 @@ class Engine:
                 cluster_id=lambda: self.node.cluster_id,
                 directory_ids=lambda: self.log_dirs.ids,
                 incarnation_id=lambda: self.incarnation_id,
-                kept_registrations=self._kept_registrations,
-                note_registrations=log_dirs.note_life,
+                kept_registrations=self.kept_registrations,
+                note_registrations=log_dirs.record_incarnation,
                 lost_replicas=self._lost_replicas,
                 on_registered=log_dirs.forget_shortened,
                 link=self.link,
@@ -262,6 +267,8 @@ class Engine:
         # What clients may use: engine/limits/quotas.py.
         self.quotas = Quotas(self.broker_setting)
         self._observers.append(self.quotas.on_change)
+        self._own_min_isr = OwnMinIsr(node_id, lambda: self.topics.broker)
+        self._observers.append(self._own_min_isr.on_change)
         # Metrics of clients: engine/limits/telemetry.py.
         self.telemetry = Telemetry(
             lambda: self.image, bytes_max=lambda: int(self.broker_setting("telemetry.max.bytes"))
@@ -269,6 +276,7 @@ class Engine:
         self._metadata: QuorumHost | None = None
         self._snapshots = Worker(self.threads, "millpond-snapshots")
         self._has_caught_up = False
+        self._has_said_missing = False
         self._facts = 0  # that the metadata log held when it was read
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -408,6 +416,7 @@ class Engine:
             self._began_alone = True
             self.log_dirs.forget_shortened()
         self.quotas.learn(metadata.image)
+        self._own_min_isr.look(metadata.image)
         self.topics.load(metadata.image, metadata.removed_topics)
         metadata.on_commit(self._on_commit)
         for partition in self.topics:
@@ -419,6 +428,7 @@ class Engine:
         self.groups.start()
         self.transactions.start()
         self.share.start()
+        self.timers.start()
         self.tasks.spawn(self._maintenance.run(), name="maintenance")
         self.tasks.spawn(self.repairs.run(), name="repairs")
 
@@ -431,6 +441,7 @@ class Engine:
         self.groups.stop()
         self.transactions.stop()
         self.share.stop()
+        self.timers.stop()
         self.running = False
         await self._host.stop()
         await self.tasks.stop()
@@ -442,7 +453,7 @@ class Engine:
         self.replicas.stop()
         await self.flusher.stop()
         return self.log_dirs.close(
-            now_ms=self.clock.now_ms(), registrations=self._kept_registrations()
+            now_ms=self.clock.now_ms(), registrations=self.kept_registrations()
         )
 
     async def advertise(self, end_points: Iterable[BrokerEndpoint]) -> None:
@@ -518,47 +529,54 @@ class Engine:
         """Under which epoch this life of the node has registered; -1 if it has not."""
         return self.membership.broker_epoch
 
-    def own_registrations(self) -> Registrations:
-        """Those of this process."""
-        return Registrations(broker_epoch=self.broker_epoch, incarnation_ids=(self.incarnation_id,))
+    def kept_registrations(self) -> Registrations:
+        """The registrations since which this node's disk has lost nothing, this process's among them.
 
-    def _kept_registrations(self) -> Registrations:
-        """The registrations since which this node's disk has lost nothing, this process's among them."""
+        Before this process has registered, those of earlier processes count.
+        """
         if self.membership.has_registered or self._began_alone:
-            return self.own_registrations()
+            # A node that is alone has written its registration itself, so it is known by the incarnation.
+            return Registrations(
+                broker_epoch=self.broker_epoch, incarnation_ids=(self.incarnation_id,)
+            )
         kept = self.log_dirs.previous_registrations
         known = self.image.brokers.get(self.node.node_id)
         if known is not None and not set(known.log_dirs) <= set(self.log_dirs.ids):
             # A directory that was registered is not here: another disk may be in its place.
             kept = NO_REGISTRATIONS
+            self._say_missing(known)
         elif known is not None and known.incarnation_id in kept.incarnation_ids:
             # An earlier process was registered, and ended before it heard of it.
             kept = Registrations(broker_epoch=known.broker_epoch)
         return kept.asked_by(self.incarnation_id)
 
-    def _lost_replicas(self) -> tuple[tuple[UUID, int], ...]:
-        """The replicas that the metadata count on and whose committed records are not on the disk any more:
-        the log is gone, or ends below its high watermark.
+    def _say_missing(self, known: BrokerImage) -> None:
+        """Which directories are gone that were registered, and which are new: a disk that is not mounted
+        looks like a new one.
         """
-        node_id, log_dirs, shortened = self.node.node_id, self.log_dirs, self.log_dirs.shortened
-        # What is missing may lie in a directory that could not be opened.
-        is_complete = not log_dirs.unopened
-        lost = []
-        for topic in self.image.topics.values():
-            for index, partition in enumerate(topic.partitions):
-                if node_id not in partition.isr and node_id not in partition.eligible_leaders:
-                    continue
-                key = TopicPartition(topic.name, index)
-                is_missing = key not in log_dirs.logs and key not in log_dirs.unreadable
-                if key in shortened or (is_complete and is_missing):
-                    lost.append((topic.topic_id, index))
+        if self._has_said_missing:
+            return
+        self._has_said_missing = True
+        missing = sorted(str(one) for one in set(known.log_dirs) - set(self.log_dirs.ids))
+        fresh = [one.name for one in self.log_dirs.opened if one.is_new]
+        log.error(
+            "the registered log directories with the ids %s are not here%s. Replicas that lay there are "
+            "copied from other nodes; a partition without another replica begins empty. If a disk is not "
+            "mounted, stop the node, mount it and start again",
+            ", ".join(missing),
+            f", and these are new and empty: {', '.join(fresh)}" if fresh else "",
+        )
+
+    def _lost_replicas(self) -> tuple[tuple[UUID, int], ...]:
+        """The replicas that may be elected and whose committed records are not on the disk any more."""
+        lost = lost_replicas(self.image, self.node.node_id, self.log_dirs.has_lost)
         if lost:
             log.error(
-                "%d replicas are not whole on this disk any more, of which the metadata say that they are in "
-                "sync or eligible; others lead them if they can",
+                "%d replicas are not whole on this disk any more, of which the metadata say that they may be "
+                "elected; others lead them if they can",
                 len(lost),
             )
-        return tuple(lost)
+        return lost
 
     def rules(self, image: Image) -> Rules:
         """What holds for elections with these metadata, as far as this node's settings count."""

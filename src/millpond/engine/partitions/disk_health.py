@@ -22,7 +22,7 @@ A node that is alone refuses writes with the same error and goes on when the dis
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -34,6 +34,7 @@ from millpond.engine.runtime.worker import Worker
 from millpond.log.log_dir import LogDir
 from millpond.log.restore import RestoreImpossible
 from millpond.metadata.features import knows_directories
+from millpond.metadata.image import Image
 from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class DiskHealth:
         self._engine = engine
         self._log_dirs = engine.log_dirs
         self._online = Waiting()
+        # Whether the controller knows what lies in these directories, by these metadata.
+        self._known: tuple[Image, list[tuple[LogDir, int]], bool] | None = None
         self._watched = {one: DirectoryHealth(engine, one, self) for one in engine.log_dirs}
 
     @property
@@ -60,13 +63,25 @@ class DiskHealth:
         return bool(self.offline_dirs) and not self._is_known()
 
     def _is_known(self) -> bool:
-        """Whether the controller knows what lies in the directories that are offline."""
-        image, node = self._engine.image, self._engine.node.node_id
+        """Whether the controller knows what lies in the directories that are offline.
+
+        It is asked with each message that a client publishes meanwhile, and looked up when something changed.
+        """
+        image = self._engine.image
+        sick = [
+            (one, one.changes)
+            for one in self._log_dirs.dirs
+            if one.is_open and one.state.is_offline
+        ]
+        if self._known is None or self._known[0] is not image or self._known[1] != sick:
+            self._known = image, sick, self._is_known_by(image, [one for one, _ in sick])
+        return self._known[2]
+
+    def _is_known_by(self, image: Image, dirs: Sequence[LogDir]) -> bool:
+        node = self._engine.node.node_id
         if not knows_directories(image):
             return False
-        for one in self._log_dirs.dirs:
-            if not one.is_open or not one.state.is_offline:
-                continue
+        for one in dirs:
             for key in one.logs:
                 topic = image.topics.get(key.topic)
                 if topic is None or key.partition >= len(topic.partitions):
@@ -113,6 +128,7 @@ class DiskHealth:
 
     def on_returned(self) -> None:
         """A directory takes writes again."""
+        self._known = None
         self._online.wake()
 
     def start(self) -> None:
@@ -154,9 +170,7 @@ class DirectoryHealth:
             return
         # Before the node is up a failing directory may end the start, and then nothing is tried again.
         advice = (
-            "; it is tried again until it takes writes, and nothing else has to be done once it does"
-            if engine.running
-            else ""
+            "; it is tried until it takes writes again, without a restart" if engine.running else ""
         )
         log.error("log directory %s is offline: %s%s", self._dir.name, reason, advice)
         self.start()
@@ -244,7 +258,7 @@ class DirectoryHealth:
         now_ms = engine.clock.monotonic_ms()
         offline_ms = now_ms - state.since_ms
         state.on_returned(now_ms)
-        self._dir.trust(engine.own_registrations())
+        self._dir.trust(engine.kept_registrations())
         log.warning("log directory %s takes writes again, after %d ms", self._dir.name, offline_ms)
         if self._has_metadata:
             engine.quorum.come_back()

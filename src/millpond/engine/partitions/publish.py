@@ -26,7 +26,7 @@ from millpond.engine.partitions.flusher import Flusher
 from millpond.engine.runtime.offload import OffloadPool
 from millpond.log.partition_log import AppendInfo
 from millpond.metadata.controller import INTERNAL_TOPICS
-from millpond.record.inspection import Room
+from millpond.record.inspection import ScratchBuffer
 from millpond.record.validate import (
     Validated,
     validate_at_once,
@@ -57,8 +57,8 @@ class Publisher:
         self._flusher = flusher
         self._beside = beside
         # Of the threads beside the loop; as many as ever worked at once.
-        self._rooms: list[Room] = []
-        self._room = Room(LOOP_DECOMPRESSED_BYTES_MAX)
+        self._rooms: list[ScratchBuffer] = []
+        self._room = ScratchBuffer(LOOP_DECOMPRESSED_BYTES_MAX)
         self._clock = clock
         self._transactions = transactions
         self._disk_told_ms: int | None = None
@@ -148,7 +148,7 @@ class Publisher:
             try:
                 room = rooms.pop()
             except IndexError:
-                room = Room(BESIDE_ROOM_BYTES)
+                room = ScratchBuffer(BESIDE_ROOM_BYTES)
             try:
                 return validate_records(records, header, rules, now_ms, room)
             finally:

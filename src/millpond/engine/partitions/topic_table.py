@@ -25,6 +25,7 @@ from millpond.base.errors import NotLeader, StorageFailure, UnknownTopic, Unknow
 from millpond.base.ids import NodeId, Offset, TopicPartition
 from millpond.engine.quorum.metadata_log import METADATA_LOG_CONFIG
 from millpond.log.config import LogConfig
+from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
 from millpond.log.partition_log import PartitionLog
 from millpond.metadata.configs import BrokerConfig, log_config
@@ -180,32 +181,45 @@ class TopicTable:
         ``removed`` are the topics that the metadata knows to have been deleted.
         """
         self.learn(image)
-        self._high_watermarks = self._log_dirs.high_watermarks()
-        for topic_partition, found in list(self._log_dirs.logs.items()):
-            if topic_partition.topic == METADATA_TOPIC:
+        for log_dir, key, topic_id in self._log_dirs.found():
+            if key.topic == METADATA_TOPIC:
                 continue
-            topic = image.topics.get(topic_partition.topic)
-            if topic is None or found.topic_id not in {None, topic.topic_id}:
-                self._leave_out(topic_partition, known_removed=found.topic_id in removed)
-            elif topic_partition.partition >= len(topic.partitions):
-                self._leave_out(topic_partition, known_removed=False)
-            elif self._node_id not in topic.partitions[topic_partition.partition].replicas:
-                self._delete(topic_partition, "its replica is kept by other nodes now")
+            topic = image.topics.get(key.topic)
+            if topic is None or topic_id not in {None, topic.topic_id}:
+                self._leave_out(log_dir, key, known_removed=topic_id in removed)
+            elif key.partition >= len(topic.partitions):
+                self._leave_out(log_dir, key, known_removed=False)
+            elif self._node_id not in topic.partitions[key.partition].replicas:
+                self._delete(log_dir, key, "its replica is kept by other nodes now")
+        self._high_watermarks = self._log_dirs.high_watermarks()
         for topic in image.topics.values():
             self._add_topic(topic.name, topic.topic_id)
             self._ensure_partitions(topic, range(len(topic.partitions)))
         for _ in self.open_waiting():
             pass
 
-    def _leave_out(self, topic_partition: TopicPartition, *, known_removed: bool) -> None:
+    def _leave_out(
+        self, log_dir: LogDir, topic_partition: TopicPartition, *, known_removed: bool
+    ) -> None:
         if known_removed:
             log.warning(
-                "partition=%s: its topic was deleted and its directory was still there; deleting it",
+                "partition=%s: its topic was deleted and its directory was still there in %s; deleting it",
                 topic_partition,
+                log_dir.name,
             )
-            self._log_dirs.delete(topic_partition, now_ms=self._clock.now_ms())
+            self._delete(log_dir, topic_partition)
             return
-        kept_as = self._log_dirs.set_aside(topic_partition, now_ms=self._clock.now_ms())
+        try:
+            kept_as = log_dir.set_aside(topic_partition, now_ms=self._clock.now_ms())
+        except StorageFailure as error:
+            log.error(
+                "partition=%s: the metadata knows no such partition, and its directory in %s cannot be set "
+                "aside (%s); it is not served, and tried again",
+                topic_partition,
+                log_dir.name,
+                error,
+            )
+            return
         log.error(
             "partition=%s: the metadata knows no such partition, nor that there was one; its directory is "
             "kept as %s and not served (was the metadata log lost or the directory copied here?)",
@@ -274,11 +288,16 @@ class TopicTable:
         self._new_here = {one for one in self._new_here if one[0] is not topic}
         gone = UnknownTopic(f"topic {topic.name} was deleted")
         for index, partition in enumerate(topic.partitions):
-            if partition is None:
+            if partition is not None:
+                partition.retire(gone)
+                self.on_change(partition, Change.GONE)
+            key = TopicPartition(topic.name, index)
+            log_dir = self._log_dirs.holding(key)
+            if log_dir is None:
                 continue
-            partition.retire(gone)
-            self.on_change(partition, Change.GONE)
-            self._delete(TopicPartition(topic.name, index))
+            # A partition that could not be opened has its directory, too.
+            if partition is not None or log_dir.topic_id_of(key) == topic.topic_id:
+                self._delete(log_dir, key)
 
     def _give_up(self, topic: Topic, partition: Partition) -> None:
         """Other nodes keep the partition now."""
@@ -286,17 +305,20 @@ class TopicTable:
         partition.retire(partition.not_leader())
         self.on_change(partition, Change.GONE)
         key = TopicPartition(topic.name, partition.index)
-        self._delete(key, "its replica was moved to other nodes")
+        log_dir = self._log_dirs.holding(key)
+        assert log_dir is not None
+        self._delete(log_dir, key, "its replica was moved to other nodes")
 
-    def _delete(self, key: TopicPartition, reason: str = "") -> None:
+    def _delete(self, log_dir: LogDir, key: TopicPartition, reason: str = "") -> None:
         if reason:
-            log.info("partition=%s: %s; deleting its directory", key, reason)
+            log.info("partition=%s: %s; deleting it from %s", key, reason, log_dir.name)
         try:
-            self._log_dirs.delete(key, now_ms=self._clock.now_ms())
+            log_dir.delete(key, now_ms=self._clock.now_ms())
         except StorageFailure as error:
             log.warning(
-                "partition=%s: the directory could not be deleted (%s); the next start will",
+                "partition=%s: its directory in %s could not be deleted (%s); trying again until it can",
                 key,
+                log_dir.name,
                 error,
             )
 
@@ -453,11 +475,12 @@ class TopicTable:
         """The log of a partition that could not be opened at the start, if there is one."""
         if key not in self._log_dirs.unreadable:
             return None
-        found = self._log_dirs.open_again(key, config, now_ms=self._clock.now_ms())
-        if found.topic_id in {None, topic_id}:
-            return found
-        self._leave_out(key, known_removed=False)
-        return None
+        holding = self._log_dirs.holding(key)
+        assert holding is not None
+        if holding.topic_id_of(key) not in {None, topic_id}:
+            self._leave_out(holding, key, known_removed=False)
+            return None
+        return self._log_dirs.open_again(key, config, now_ms=self._clock.now_ms())
 
     def _lag_ms_max(self) -> int:
         lag_ms: int = self.broker["replica.lag.time.max.ms"]

@@ -20,7 +20,6 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import NodeId
 from millpond.engine.peers import DecideOnQueues, QueueDecision
-from millpond.engine.queues.queue_placement import Place, decide_together, place
 from millpond.engine.runtime.backoff import Backoff
 from millpond.metadata.controller import (
     INTERNAL_TOPICS,
@@ -29,6 +28,7 @@ from millpond.metadata.controller import (
     decide_create_topics,
 )
 from millpond.metadata.image import Image, TopicImage, apply
+from millpond.metadata.queue_placement import Place, decide_together, place
 from millpond.metadata.reassignments import Reassignment, decide_reassign
 from millpond.metadata.records import (
     RESOURCE_TOPIC,

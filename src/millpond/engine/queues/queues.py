@@ -481,7 +481,7 @@ class Queues:
             if not queue.is_gone and not queue.line.consumers:
                 self._end(queue, gone)
 
-        delay_s = limits.QUEUE_GUEST_SILENCE_MS_MAX / 1000
+        delay_s = limits.QUEUE_REMOTE_SILENCE_MS_MAX / 1000
         asyncio.get_running_loop().call_later(delay_s, look_again)
 
     def _end(self, queue: LocalQueue, command: Command) -> None:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 from millpond.base import limits
 from millpond.base.ids import TopicPartition
 from millpond.metadata.controller import METADATA_TOPIC, decide_new_epochs
-from millpond.metadata.elections import decide_one_min_isr
+from millpond.metadata.directories import decide_replaced_directories
+from millpond.metadata.elections import decide_emptied, decide_one_min_isr
 from millpond.metadata.features import first_levels, own_features
-from millpond.metadata.image import apply
+from millpond.metadata.image import Image, apply
 from millpond.metadata.records import (
     BrokerEndpoint,
     MetadataRecord,
@@ -27,14 +28,25 @@ async def write_first_facts(engine: "Engine", *, fresh: bool) -> None:
     """What each start adds: the format at the very first, the node, epochs after an unclean stop."""
     metadata = engine.quorum
     records: list[MetadataRecord] = []
+    known = metadata.image.brokers.get(engine.node.node_id)
     others = metadata.image.brokers.keys() - {engine.node.node_id}
+    is_replaced = False
     records += first_levels(metadata.image, fresh=fresh, is_alone=not others)
-    if fresh or engine.node.node_id not in metadata.image.brokers:
+    if fresh or known is None:
         records.append(registration(engine, ()))
+    elif not others and (known.incarnation_id, known.log_dirs) != (
+        engine.incarnation_id,
+        engine.log_dirs.ids,
+    ):
+        # Nodes that join later find this life of the node registered, with the directories that it has.
+        is_replaced = bool(known.log_dirs) and not set(known.log_dirs) & set(engine.log_dirs.ids)
+        records.append(registration(engine, known.end_points))
+        if is_replaced:
+            records += _without_records(engine, apply(metadata.image, records))
     if fresh:
         records += _adopted_topics(engine)
-    if not engine.log_dirs.was_clean:
-        records += decide_new_epochs(metadata.image, engine.node.node_id)
+    if is_replaced or not engine.log_dirs.was_clean:
+        records += decide_new_epochs(apply(metadata.image, records), engine.node.node_id)
     if fresh:
         records += decide_one_min_isr(apply(metadata.image, records), engine.rules)
     await metadata.propose(records)
@@ -51,6 +63,37 @@ def registration(engine: "Engine", end_points: tuple[BrokerEndpoint, ...]) -> Re
         log_dirs=engine.log_dirs.ids,
         features=own_features(),
     )
+
+
+def _without_records(engine: "Engine", image: Image) -> list[MetadataRecord]:
+    """A node that is alone has none of the directories that it was registered with: their disks were replaced
+    by empty ones, and the metadata lie elsewhere.
+
+    Partitions that no other node has begin anew. Those that other nodes had a replica of get no leader: the
+    copies of a node that joins again would be cut to what is here, which is nothing.
+    """
+    node = engine.node.node_id
+    rules = engine.rules(image)
+    emptied = decide_emptied(image, node, rules)
+    moved = decide_replaced_directories(apply(image, emptied), node, rules)
+    after = apply(image, (*emptied, *moved))
+    held = [
+        partition
+        for topic in after.topics.values()
+        for partition in topic.partitions
+        if node in partition.replicas
+    ]
+    led = sum(partition.leader == node for partition in held)
+    log.error(
+        "none of the log directories that this node was registered with is here: the records of %d "
+        "partitions are gone. %d partitions without another replica begin empty; %d wait for a node that has "
+        "a replica, and for an unclean election. If the disks are only not mounted, stop the node and mount "
+        "them",
+        len(held),
+        led,
+        len(held) - led,
+    )
+    return [*emptied, *moved]
 
 
 def _adopted_topics(engine: "Engine") -> list[MetadataRecord]:

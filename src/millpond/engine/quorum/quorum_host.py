@@ -492,7 +492,7 @@ class QuorumHost:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             try:
                 at = self._change_voters_now(
-                    change, Hearing(since_ms=since_ms, everybody=left_ms > 0)
+                    change, Hearing(since_ms=since_ms, all_voters=left_ms > 0)
                 )
             except (VotersSilent, VoterBehind):
                 if left_ms <= 0:

@@ -7,7 +7,7 @@ go on (the leader does not know yet that it leads, the disk is full) is left out
 time; a leader that cannot be reached is left alone likewise.
 
 A full answer may not always serve the same partitions: who got records goes to the end of the line. What is
-said to the leader is what has changed since it was last told (``follower_talk.py``).
+said to the leader is what has changed since it was last told (``replication/fetch_session.py``).
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from millpond.base.errors import (
     StorageFailure,
 )
 from millpond.base.ids import NodeId
-from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead
-from millpond.engine.replication.follower_fetch_session import Conversation
+from millpond.engine.peers import ReplicaFetch, ReplicaRead
 from millpond.engine.replication.replication_quotas import ReplicationQuota
 from millpond.engine.runtime.backoff import Backoff
+from millpond.replication.fetch_session import FollowerFetchSession, ReplicaPosition
 from millpond.replication.following import FollowStep, cut_back, start_over, take
 from millpond.replication.partition import Confirmation, Partition
 
@@ -100,7 +100,7 @@ class _Fetcher:
         self._pauses: dict[Partition, Backoff] = {}
         self._resting: dict[Partition, None] = {}
         self._pause = Backoff(_PAUSE_MS_MIN)
-        self._conversation = Conversation()
+        self._session = FollowerFetchSession()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         # Since when the leader was asked and has not answered.
@@ -116,7 +116,7 @@ class _Fetcher:
 
     def add(self, partition: Partition) -> None:
         self._partitions[partition] = None
-        self._conversation.on_change(partition)
+        self._session.on_change(partition)
         self._wake.set()
         self.start()
 
@@ -125,11 +125,11 @@ class _Fetcher:
             del self._partitions[partition]
             self._pauses.pop(partition, None)
             self._resting.pop(partition, None)
-            self._conversation.leave(partition)
+            self._session.leave(partition)
 
     def on_start_moved(self, partition: Partition) -> None:
         if partition in self._partitions and partition not in self._resting:
-            self._conversation.on_change(partition)
+            self._session.on_change(partition)
 
     def start(self) -> None:
         """Begin, once the node serves and there is something to follow."""
@@ -151,7 +151,7 @@ class _Fetcher:
                 soonest_ms = min(self._pauses[one].until_ms for one in self._resting)
                 await self._rest(soonest_ms - now_ms)
                 continue
-            unflushed = self._conversation.unflushed(self._partitions)
+            unflushed = self._session.unflushed(self._partitions)
             if unflushed:
                 await self._flush(unflushed)
             else:
@@ -161,7 +161,7 @@ class _Fetcher:
         """Whose pause is over is asked for again; whose share of the wire is used up is not."""
         for partition in [one for one in self._resting if self._pauses[one].until_ms <= now_ms]:
             del self._resting[partition]
-            self._conversation.on_change(partition)
+            self._session.on_change(partition)
         if self._quota.is_limited:
             me = self._engine.node.node_id
             for partition in self._partitions:
@@ -173,14 +173,14 @@ class _Fetcher:
 
     def _leave_out(self, partition: Partition) -> None:
         self._resting[partition] = None
-        self._conversation.leave(partition)
+        self._session.leave(partition)
 
     async def _fetch(self) -> None:
         engine = self._engine
         assert engine.peers is not None
         setting = engine.broker_setting
         wait_ms = setting("replica.fetch.wait.max.ms")
-        said = self._conversation.say(
+        said = self._session.next_fetch(
             (one for one in self._partitions if one not in self._resting),
             bytes_max=setting("replica.fetch.max.bytes"),
         )
@@ -204,7 +204,7 @@ class _Fetcher:
         except MillpondError as error:
             if not isinstance(error, PeerUnreachable):
                 self._unanswered_ms = None
-            self._conversation.begin_anew()
+            self._session.begin_anew()
             pause_ms = self._extend(self._pause)
             level = _loudness(self._pause, error)
             log.log(
@@ -219,11 +219,11 @@ class _Fetcher:
             return
         self._unanswered_ms = None
         self._pause.end()
-        self._conversation.on_answer(answer.session_id)
+        self._session.on_answer(answer.session_id)
         for read in answer.reads:
-            found = self._conversation.said.get((read.topic_id, read.partition))
+            found = self._session.sent.get((read.topic_id, read.partition))
             if found is not None:
-                self._conversation.on_change(found[0])
+                self._session.on_change(found[0])
                 self._take(*found, read)
 
     def _take(self, partition: Partition, position: ReplicaPosition, read: ReplicaRead) -> None:

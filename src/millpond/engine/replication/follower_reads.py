@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from millpond.base.errors import MillpondError, OffsetOutOfRange
 from millpond.base.ids import NodeId
-from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead, ReplicaReads
+from millpond.engine.peers import ReplicaFetch, ReplicaRead, ReplicaReads
 from millpond.engine.replication.follower_sessions import Followed, Session, Sessions, Wait
 from millpond.engine.replication.replication_quotas import ReplicationQuota
+from millpond.replication.fetch_session import ReplicaPosition
 from millpond.replication.partition import Partition
 from millpond.replication.serving import admit
 

@@ -18,11 +18,11 @@ from uuid import UUID
 from millpond.base.errors import FetchSessionEpochInvalid, FetchSessionNotFound
 from millpond.base.ids import NodeId
 from millpond.base.rng import Rng
-from millpond.engine.peers import (
+from millpond.engine.peers import ReplicaFetch
+from millpond.replication.fetch_session import (
     NO_SESSION,
     OUT_OF_SESSION,
     SESSION_BEGINS,
-    ReplicaFetch,
     ReplicaPosition,
 )
 from millpond.replication.leadership import NEVER_MS, Follower, Pulse

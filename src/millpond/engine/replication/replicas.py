@@ -322,7 +322,7 @@ class Replicas:
         if wish is None:
             return
         if self.ask_controller is None:
-            partition.on_wish_refused(wish)
+            partition.on_in_sync_refused(wish)
             return
         log.debug(
             "partition=%s-%d epoch=%d: in sync are %s, should be %s",
@@ -376,7 +376,7 @@ class Replicas:
         error = result.error
         if error is None:
             if result.leader_epoch == wish.leader_epoch:
-                partition.on_wish_granted(
+                partition.on_in_sync_granted(
                     wish, partition_epoch=result.partition_epoch, isr=result.isr
                 )
         else:
@@ -389,7 +389,7 @@ class Replicas:
                 error,
             )
             if isinstance(error, IneligibleReplica):
-                partition.on_wish_refused(wish)
+                partition.on_in_sync_refused(wish)
             elif not isinstance(error, _OVERTAKEN):
                 return  # asked again
         if self._wishes.get(partition) is wish:
@@ -399,7 +399,7 @@ class Replicas:
         """Wishes that newer metadata have settled."""
         for partition, wish in list(self._wishes.items()):
             leadership = partition.leadership
-            if leadership is None or leadership.wish is not wish:
+            if leadership is None or leadership.request is not wish:
                 del self._wishes[partition]
 
     # --- for people ----------------------------------------------------------------------------------

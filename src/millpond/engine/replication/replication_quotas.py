@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from millpond.base.ids import NodeId
-from millpond.engine.limits.quota_rates import SampledRate
+from millpond.base.rates import SampledRate
 from millpond.log.config import LONG_MAX
 from millpond.replication.partition import Partition
 

@@ -29,8 +29,8 @@ from millpond.engine.peers import (
 )
 from millpond.engine.share.share_coordinator import ShareCoordinator
 from millpond.engine.share.share_remote import PASSING, RemoteShares
-from millpond.group.share import ASSIGNOR, ShareGroup, ShareMember, ShareState
-from millpond.group.share_records import ShareKey
+from millpond.group.share.group import ASSIGNOR, ShareGroup, ShareMember, ShareState
+from millpond.group.share.records import ShareKey
 from millpond.metadata.image import TopicImage
 
 if TYPE_CHECKING:

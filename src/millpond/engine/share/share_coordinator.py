@@ -37,9 +37,9 @@ from millpond.engine.peers import (
     WriteShareState,
 )
 from millpond.engine.share.share_state import SharePartition
-from millpond.group import share_records
 from millpond.group.offsets import partition_for
-from millpond.group.share_records import (
+from millpond.group.share import records as share_records
+from millpond.group.share.records import (
     ShareForgotten,
     ShareKey,
     ShareRecord,

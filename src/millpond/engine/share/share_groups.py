@@ -33,6 +33,14 @@ from millpond.base.ids import LeaderEpoch, NodeId, Offset
 from millpond.cursor.ack import Outcome
 from millpond.cursor.dead_letter import DeadLetter
 from millpond.cursor.runs import Run, State
+from millpond.cursor.share import (
+    Acknowledgement,
+    HandedOut,
+    covering,
+    decide_acknowledge,
+    decide_acquire,
+    skipped,
+)
 from millpond.engine.coordinators.shards import Durable
 from millpond.engine.partitions.read import EARLIEST, LATEST
 from millpond.engine.runtime.deadlines import Deadlines
@@ -41,18 +49,9 @@ from millpond.engine.share.share_coordinator import ShareCoordinator
 from millpond.engine.share.share_dead_letters import bury
 from millpond.engine.share.share_remote import RemoteShare, RemoteShares
 from millpond.engine.share.share_settings import ShareView, share_view
-from millpond.engine.share.share_state import (
-    Acknowledgement,
-    HandedOut,
-    SharePartition,
-    ShareWaiter,
-    covering,
-    decide_acknowledge,
-    decide_acquire,
-    skipped,
-)
+from millpond.engine.share.share_state import SharePartition, ShareWaiter
 from millpond.group.offsets import partition_for
-from millpond.group.share import (
+from millpond.group.share.group import (
     LEAVING,
     Assignment,
     ShareGroup,
@@ -62,7 +61,7 @@ from millpond.group.share import (
     ShareState,
     check_heartbeat,
 )
-from millpond.group.share_records import ShareKey
+from millpond.group.share.records import ShareKey
 from millpond.group.topics import TopicShape
 from millpond.metadata.controller import SHARE_STATE_TOPIC
 from millpond.metadata.group_configs import EARLIEST as RESET_EARLIEST
@@ -451,8 +450,8 @@ class ShareGroups:
         """Write what must last, then make it true."""
         if outcome.delta.is_empty:
             return None
-        if outcome.letters:
-            self._bury(one, outcome.letters)
+        if outcome.dead_letters:
+            self._bury(one, outcome.dead_letters)
         if isinstance(one, RemoteShare):
             durable = self._remote.change(one, outcome.delta)
         else:

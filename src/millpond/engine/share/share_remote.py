@@ -33,7 +33,7 @@ from millpond.engine.peers import (
 )
 from millpond.engine.share.share_coordinator import ShareCoordinator
 from millpond.engine.share.share_state import SharePartition
-from millpond.group.share_records import ShareKey, ShareSnapshot
+from millpond.group.share.records import ShareKey, ShareSnapshot
 
 if TYPE_CHECKING:
     from millpond.engine.node.node import Engine

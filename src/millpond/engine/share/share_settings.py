@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millpond.cursor.dead_letter import DeadLetterPolicy, GiveUp
-from millpond.group.share import ShareSettings
+from millpond.group.share.group import ShareSettings
 from millpond.metadata.group_configs import READ_COMMITTED
 
 if TYPE_CHECKING:

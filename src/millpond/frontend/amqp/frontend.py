@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millpond.base import limits
+from millpond.base.pressure import DISK, NONE, Pressure
 from millpond.engine.limits.cluster_pressure import ClusterPressure
-from millpond.engine.limits.pressure import DISK, NONE, Pressure, PressureWatch
+from millpond.engine.limits.pressure import PressureWatch
 from millpond.engine.limits.request_memory import RequestMemory
 from millpond.engine.queues.queues import Queues
 from millpond.frontend.amqp.consumer_timeout import ConsumerTimeouts
@@ -134,10 +135,6 @@ class AmqpFrontend:
                     session.force_close(f"user '{fact.name}' is deleted")
                 case _:
                     session.writable.clear()
-
-    def connection_wait_ms(self, host: str) -> int:
-        """Count a new connection; for how long one too many for its address is to be kept waiting."""
-        return self.engine.quotas.connect(host, self.engine.clock.monotonic_ms())
 
     @property
     def is_low(self) -> bool:

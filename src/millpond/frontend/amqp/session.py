@@ -226,6 +226,10 @@ class AmqpSession:
             return channel.confirms is not None
         return bool(channel.prefetch or channel.deliveries.prefetch)
 
+    def eof_received(self) -> bool:
+        """A client that sends no more has gone; it does not wait for deliveries."""
+        return False
+
     def pause_writing(self) -> None:
         self.outbox.is_paused = True
 

@@ -54,6 +54,9 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
     errors.OffsetNotAvailable: ErrorCode.OFFSET_NOT_AVAILABLE,
     errors.NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
+    # As for replicas that are missing: nothing was written, and every producer tries again.
+    errors.TimersNotReady: ErrorCode.NOT_ENOUGH_REPLICAS,
+    errors.TimerPositionGap: ErrorCode.INVALID_REQUEST,
     # The quorum.
     errors.QuorumDiverged: ErrorCode.UNKNOWN_SERVER_ERROR,
     errors.VoterChangePending: ErrorCode.REQUEST_TIMED_OUT,

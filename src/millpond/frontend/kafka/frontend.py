@@ -178,14 +178,40 @@ class KafkaFrontend:
         return self._fetch_bytes_max if self.stalled_bytes < limits.STALLED_BYTES_MAX else 0
 
     def connection_wait_ms(self, host: str) -> int:
-        """Count a new connection; for how long one too many for its address is to be kept waiting."""
+        """Count a new connection. Return for how long to delay the end of one that exceeds its quota."""
         return self.engine.quotas.connect(host, self.engine.clock.monotonic_ms())
 
     def session(
-        self, writer: "Writer", *, listener: str, peer: str = "?", local: str = ""
+        self,
+        writer: "Writer",
+        *,
+        listener: str,
+        peer: str = "?",
+        local: str = "",
+        is_on_trial: bool = False,
+        on_node: Callable[[], None] = lambda: None,
     ) -> KafkaSession:
-        """A session for a connection that was just made, from ``peer`` to ``local``."""
-        return KafkaSession(self, writer, listener=listener, peer=peer, local=local)
+        """A session for a connection that was just made, from ``peer`` to ``local``.
+
+        One that is on trial may only prove that it is a node's. ``on_node`` is called when one has done so.
+        """
+        return KafkaSession(
+            self,
+            writer,
+            listener=listener,
+            peer=peer,
+            local=local,
+            is_on_trial=is_on_trial,
+            on_node=on_node,
+        )
+
+    @property
+    def trial_handlers(self) -> dict[int, Handler]:
+        """What a connection on trial may ask for: what proves that it is a node's."""
+        return {
+            int(key): self.handlers[key]
+            for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+        }
 
     def unsupported_answer(self, request: Request) -> Payload | None:
         """What to say to an API or version that is not served; None: nothing, close."""

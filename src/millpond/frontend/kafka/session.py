@@ -35,6 +35,7 @@ from millpond.frontend.kafka.access import NODES_ONLY
 from millpond.frontend.kafka.convert import ANONYMOUS
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
+from millpond.frontend.kafka.peers.versions import VERSION_OF_NOBODY
 from millpond.frontend.kafka.throttling import charge, with_throttle
 from millpond.wire.kafka.api import APIS, ErrorCode
 from millpond.wire.kafka.connection import NEED_DATA, Request, ServerConnection
@@ -101,6 +102,7 @@ class KafkaSession:
         "_held_bytes",
         "_is_costly",
         "_is_noted",
+        "_is_on_trial",
         "_is_resting",
         "_is_short",
         "_line_held",
@@ -108,6 +110,7 @@ class KafkaSession:
         "_lost_calls",
         "_memory",
         "_mute",
+        "_on_node",
         "_out",
         "_out_bytes",
         "_quotas",
@@ -130,9 +133,14 @@ class KafkaSession:
         listener: str,
         peer: str = "?",
         local: str = "",
+        is_on_trial: bool = False,
+        on_node: Callable[[], None] = lambda: None,
     ) -> None:
         self._frontend = frontend
-        self._handlers = frontend.handlers
+        # One on trial has those only that prove that it is a node's.
+        self._is_on_trial = is_on_trial
+        self._handlers = frontend.trial_handlers if is_on_trial else frontend.handlers
+        self._on_node = on_node
         self._quotas = frontend.engine.quotas
         self._memory = frontend.memory
         self._turns = frontend.turns
@@ -238,6 +246,12 @@ class KafkaSession:
     def _unstall(self) -> None:
         self._frontend.stalled_bytes -= self._stalled_bytes
         self._stalled_bytes = 0
+
+    def become_node(self) -> None:
+        """The other side has proved that it is a node of this cluster."""
+        self._is_on_trial = False
+        self._handlers = self._frontend.handlers
+        self._on_node()
 
     # --- carrying out ----------------------------------------------------------------------------
 
@@ -495,6 +509,10 @@ class KafkaSession:
 
     def _unsupported(self, request: Request) -> None:
         """ApiVersions is answered in version 0 with what there is; anything else ends the connection."""
+        if self._is_on_trial and request.api_version != VERSION_OF_NOBODY:
+            # A client, for which there is no room.
+            self._end()
+            return
         answer = self._frontend.unsupported_answer(request)
         if answer is None:
             spec = APIS.get(request.api_key)
@@ -615,13 +633,16 @@ class KafkaSession:
         """End the connection; said once, and not more often than the log can bear."""
         if self._closed:
             return
-        self._flush()
         self._frontend.complaints.say(
             "peer=%s listener=%s: closing the connection: %s",
             self._context.peer,
             self._context.listener,
             error,
         )
+        self._end()
+
+    def _end(self) -> None:
+        self._flush()
         self.connection_lost()
         self._writer.close()
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 
 from millpond.base import errors, limits
+from millpond.engine.limits.request_memory import RequestMemory
 from millpond.engine.peers import CloseConnections, ListClients
+from millpond.engine.runtime.turns import Turns
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.logins import KeysNeeded
 from millpond.frontend.rabbitmq_http.access import REALM, STRANGER, Rank, log_in, look_at
@@ -14,6 +16,7 @@ from millpond.frontend.rabbitmq_http.clients import close_here, tell
 from millpond.frontend.rabbitmq_http.context import API_VERSION, Call, HandlerContext, ListenerInfo
 from millpond.frontend.rabbitmq_http.http import Refused, Request, Response, bad_request, not_found
 from millpond.frontend.rabbitmq_http.routes import find
+from millpond.frontend.rabbitmq_http.session import HttpSession, Writer
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +29,7 @@ _NO_SCRIPT = (
     b"Get it from RabbitMQ:\n"
     b"  curl -fLO https://raw.githubusercontent.com/rabbitmq/rabbitmq-server/v%s/"
     b"deps/rabbitmq_management/bin/rabbitmqadmin\n"
-    b"or use `millpond queue`, `millpond exchange` and the other commands of Millpond.\n"
+    b"or use `millpond amqp queue`, `millpond amqp exchange` and the other commands of Millpond.\n"
 ) % API_VERSION.encode()
 
 
@@ -45,15 +48,14 @@ class Management:
     async def _close(self, request: CloseConnections) -> int:
         return close_here(self._desk, request)
 
-    def connection_wait_ms(self, host: str) -> int:
-        """Count a new connection; for how long one too many for its address is to be kept waiting."""
-        quotas = self.engine.quotas
-        if not quotas.limits_connections:
-            return 0
-        return quotas.connect(host, self.engine.clock.monotonic_ms())
+    def session(
+        self, writer: Writer, *, peer: str, turns: Turns, memory: RequestMemory
+    ) -> HttpSession:
+        """Make the session of a connection that was just made."""
+        return HttpSession(self, writer, peer=peer, turns=turns, memory=memory)
 
     def knows(self, request: Request) -> bool:
-        """Whether a request is of somebody who may log in."""
+        """Whether the user who sends a request may log in."""
         try:
             look_at(self._desk.frontend.logins, request)
         except (Refused, KeysNeeded):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from millpond import __version__
-from millpond.engine.limits.pressure import DISK, MEMORY
+from millpond.base.pressure import DISK, MEMORY
 from millpond.frontend.rabbitmq_http.context import HandlerContext
 from millpond.wire.amqp.sasl import AMQPLAIN, EXTERNAL, PLAIN
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from millpond import __version__
 from millpond.base.ids import NodeId
-from millpond.engine.limits.pressure import DISK
+from millpond.base.pressure import DISK
 from millpond.frontend.amqp.identity import PRODUCT
 from millpond.frontend.rabbitmq_http import connections, exchanges
 from millpond.frontend.rabbitmq_http.access import visible

@@ -1,9 +1,9 @@
-"""Shipped pipelines: short Structured Streaming programs, each with a batch twin.
+"""Shipped pipelines: short Structured Streaming programs, each also as a batch job.
 
 A pipeline is a module with an ``Options`` class, ``start(spark, options)``, which returns its running
-queries, and ``run_batch(spark, options)``, which does the same work once over what is there and returns
-what it found. What it does to records are plain functions from DataFrame to DataFrame. This table names
-the pipelines without importing Spark.
+queries, and ``run_batch(spark, options)``, which does the same work once over the present records and returns
+the result. Its transformations are plain functions from DataFrame to DataFrame. This table names the
+pipelines without importing Spark.
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """One line of the table: how a pipeline is called, what it is for, where it lives."""
+    """One row of the table: a pipeline's name, its purpose, its module."""
 
     name: str
     summary: str
 
     @property
     def module(self) -> str:
-        """Where its ``Options``, ``start`` and ``run_batch`` are."""
+        """The module with its ``Options``, ``start`` and ``run_batch``."""
         return f"{__name__}.{self.name}"
 
 

@@ -1,26 +1,26 @@
-"""Loss and duplication: a producer's record of what it sent, against what is in the log.
+"""Finds lost and duplicated messages: compares a producer's record of what it sent with the log.
 
 The producer's record is a topic (``sends``) or Parquet or JSON files (``sends_files``), with one entry for
-each message that was acknowledged to it. Entries and messages are matched by key and id. An id that was sent
-and is not in the log is lost; one that is there more often than it was sent is doubled; one that nobody sent
-is unknown. Entries and messages without an id cannot be matched: they are dead letters.
+each acknowledged message. Entries and messages are matched by key and id. An id that was sent and is not in
+the log is lost; one that is there more often than it was sent is duplicated; one that was never sent is
+unknown. Entries and messages without an id cannot be matched: they become dead letters.
 """
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.dead_letters import dead_letters
 from millpond.spark.pipelines.dedup import id_column, judge
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
-from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(flow.TableOptions):
-    """What an audit can be told."""
+    """The options of an audit."""
 
     sends: str = option("", "Topic with the producer's record of sends.")
     sends_files: str = option("", "Or Parquet (or .json) files with columns key and id.")
@@ -29,7 +29,7 @@ class Options(flow.TableOptions):
 
 
 def start(spark: SparkSession, options: Options) -> list[Query]:
-    """Publish every id that is not in order to ``<to>/findings``, once its time is over; and letters."""
+    """Publish every id with a finding to ``<to>/findings``, once its time is over; and write dead letters."""
     options = options.named("audit")
     if not options.sends:
         raise PipelineError("a stream is audited against a topic: give --sends TOPIC")
@@ -44,7 +44,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
         flow.publish_results(table, flow.dated(batch.coalesce(1), "start"), turn, options)
 
     judged = judge(flow.read_stream(spark, _both_topics(options)), options.id)
-    flow.make_letter_topic(options)
+    flow.make_dead_letter_topic(options)
     return [
         flow.start_query(found, options, "audit", publish, tables=[table]),
         flow.start_topic_query(dead(flow.observed(judged), options), options, "audit-letters"),
@@ -52,14 +52,16 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
-    """The audit of what is there now, by key; keys with findings first."""
+    """Return the audit of the present records, by key; keys with findings first."""
     options = options.named("audit")
     both = sent_entries(spark, options).unionByName(
         entries(flow.read_batch(spark, options), "logged", options.id)
     )
     topics = _both_topics(options) if options.sends else options
-    flow.make_letter_topic(options)
-    flow.write_letters(dead(judge(flow.read_batch(spark, topics), options.id), options), options)
+    flow.make_dead_letter_topic(options)
+    flow.write_dead_letters(
+        dead(judge(flow.read_batch(spark, topics), options.id), options), options
+    )
     return by_key(matched(both))
 
 
@@ -68,14 +70,14 @@ def _both_topics(options: Options) -> Options:
 
 
 def sent_entries(spark: SparkSession, options: Options) -> DataFrame:
-    """The producer's record."""
+    """Return the producer's record."""
     if options.sends:
         sends = flow.read_batch(spark, replace(options, source=(options.sends,), group=""))
         return entries(sends, "sent", options.id)
     if not options.sends_files:
         raise PipelineError("what was sent? Give --sends TOPIC or --sends-files PATH")
     if options.sends_files.endswith((".json", ".jsonl")):
-        # A line that is no JSON has neither key nor id, and is shown among those without one.
+        # A line that is no JSON has neither key nor id, and is counted among those without one.
         found = spark.read.schema("key string, id string").json(options.sends_files)
     else:
         found = spark.read.parquet(options.sends_files)
@@ -93,7 +95,7 @@ def sent_entries(spark: SparkSession, options: Options) -> DataFrame:
 
 
 def entries(records: DataFrame, side: str, id_at: str) -> DataFrame:
-    """Records of one side as entries to be matched."""
+    """Return the records of one side as entries to match."""
     return records.select(
         sf.lit(side).alias("side"),
         flow.any_text("key").alias("key"),
@@ -105,8 +107,8 @@ def entries(records: DataFrame, side: str, id_at: str) -> DataFrame:
 
 
 def dead(judged: DataFrame, options: Options) -> DataFrame:
-    """Dead letters for entries and messages without an id."""
-    return letters(
+    """Return dead letters for entries and messages without an id."""
+    return dead_letters(
         judged.where(sf.col("reason").isNotNull()),
         topic=options.dead_letter_topic,
         group=options.group,
@@ -115,9 +117,9 @@ def dead(judged: DataFrame, options: Options) -> DataFrame:
 
 
 def side_by_side(sends: DataFrame, log: DataFrame, options: Options) -> DataFrame:
-    """Entries of two streams, each with a watermark of its own, of which Spark takes the slower.
+    """Return the entries of two streams, each with its own watermark, of which Spark takes the slower.
 
-    With one for both, a side that is read faster would have everything of the other taken for lost.
+    With one for both, all entries of the slower side would be considered lost.
     """
     sent, logged = (
         flow.with_watermark(
@@ -129,7 +131,7 @@ def side_by_side(sends: DataFrame, log: DataFrame, options: Options) -> DataFram
 
 
 def matched(both: DataFrame, *, within: str = "") -> DataFrame:
-    """One row for each key and id: how often it was sent, how often it is in the log, and where."""
+    """Return one row for each key and id: how often it was sent, how often it is in the log, and where."""
     keys: list[Column | str] = ["key", "id"]
     if within:
         keys = [sf.session_window("moment", within).alias("span"), *keys]
@@ -143,7 +145,7 @@ def matched(both: DataFrame, *, within: str = "") -> DataFrame:
 
 
 def verdict() -> Column:
-    """What became of an id."""
+    """Return the verdict on an id."""
     return (
         sf.when(sf.col("id").isNull(), "without id")
         .when(sf.col("sent") == 0, "unknown")
@@ -155,7 +157,7 @@ def verdict() -> Column:
 
 
 def findings(ids: DataFrame) -> DataFrame:
-    """Ids that are not in order; those of a stream with the ``start`` of the time in which they were seen."""
+    """Return the ids with findings; those of a stream with the ``start`` of their time window."""
     if "span" in ids.columns:
         ids = ids.withColumn("start", sf.col("span.start")).drop("span")
     judged = ids.withColumn("verdict", verdict())
@@ -163,7 +165,7 @@ def findings(ids: DataFrame) -> DataFrame:
 
 
 def by_key(ids: DataFrame) -> DataFrame:
-    """The audit's result: one row for each key, those with findings first."""
+    """Return the audit's result: one row for each key, those with findings first."""
     judged = ids.withColumn("verdict", verdict())
     lost = sf.greatest(sf.col("sent") - sf.col("logged"), sf.lit(0))
     return (

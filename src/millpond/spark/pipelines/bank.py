@@ -1,4 +1,4 @@
-"""Traffic recorded once, to be replayed as a load test as often as one likes.
+"""Records traffic once, to be replayed as a load test any number of times.
 
 A bank is a table like the lake's, by the minute of the records' timestamps, so that ``replay`` finds the
 records of a moment without reading the rest.
@@ -17,7 +17,7 @@ ORDER = ("topic", "partition", "offset")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(flow.TableOptions):
-    """What a bank can be told."""
+    """The options of a bank."""
 
 
 def start(spark: SparkSession, options: Options) -> list[Query]:
@@ -36,7 +36,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
-    """Record what is in the topics now; the answer says what the bank holds."""
+    """Record the present contents of the topics; return a summary of the bank."""
     options = options.named("bank")
     table = Table(options.to)
     flow.publish_new(
@@ -46,7 +46,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
 
 
 def banked(records: DataFrame) -> DataFrame:
-    """Records with the minute (since 1970) that they belong to."""
+    """Return records with their minute since 1970."""
     return records.select(
         sf.floor(sf.unix_seconds("timestamp") / 60).alias("minute"),
         "topic",
@@ -60,7 +60,7 @@ def banked(records: DataFrame) -> DataFrame:
 
 
 def summary(bank: DataFrame) -> DataFrame:
-    """What a bank holds of each topic."""
+    """Return a summary of the bank for each topic."""
     return bank.groupBy("topic").agg(
         sf.count(sf.lit(1)).alias("records"),
         flow.to_calendar(sf.min("timestamp")).alias("first"),

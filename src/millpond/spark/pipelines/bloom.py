@@ -1,9 +1,9 @@
-"""A Bloom filter over 64-bit hashes: has this been seen before? Never a wrong no, now and then a wrong yes.
+"""A Bloom filter over 64-bit hashes: no false negatives, a bounded rate of false positives.
 
 Spark computes the hashes (``xxhash64``), this module keeps the bits as a NumPy array and works on whole
-columns. A filter is sized for a number of ids and a rate of wrong answers; when it is full, a fresh one takes
-over and the full one answers for one more turn. So memory is bounded, an id is remembered for at least
-``capacity`` further ids, and the rate is at most twice the stated one.
+columns. A filter is sized for a number of ids and a false-positive rate; when it is full, a new one takes
+over and the full one is still consulted until that is full too. So memory is bounded, an id is remembered for
+at least ``capacity`` further ids, and the rate is at most twice the configured one.
 """
 
 import math
@@ -19,14 +19,14 @@ Array = Any  # numpy.ndarray, which the type checker does not follow
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a filter is: bits, and how many of them one id sets."""
+    """The size of a filter: bits, and how many of them one id sets."""
 
     bits: int
     hashes: int
 
     @classmethod
     def of(cls, capacity: int, rate: float) -> "Shape":
-        """The smallest shape that holds ``capacity`` ids with this rate of wrong answers."""
+        """Return the smallest shape that holds ``capacity`` ids with this false-positive rate."""
         assert capacity > 0
         assert 0 < rate < 1
         bits = math.ceil(-capacity * math.log(rate) / math.log(2) ** 2)
@@ -34,12 +34,12 @@ class Shape:
         return cls(bits, max(1, round(bits / capacity * math.log(2))))
 
     def rate(self, ids: int) -> float:
-        """The expected rate of wrong answers when it holds so many ids."""
+        """Return the expected false-positive rate with this many ids."""
         return float((1 - math.exp(-self.hashes * ids / self.bits)) ** self.hashes)
 
 
 class BloomFilter:
-    """Two generations of bits. ``seen`` asks, ``add`` remembers; both take arrays of int64."""
+    """Two generations of bits. ``seen`` queries, ``add`` inserts; both take arrays of int64."""
 
     def __init__(self, capacity: int, rate: float) -> None:
         self.capacity = capacity
@@ -50,18 +50,18 @@ class BloomFilter:
 
     @property
     def rate(self) -> float:
-        """The expected rate of wrong answers now."""
+        """The expected false-positive rate now."""
         one = self.shape.rate(self.ids)
         return one if not len(self.old) else 1 - (1 - one) * (1 - self.shape.rate(self.capacity))
 
     def seen(self, hashes: Array) -> Array:
-        """Which of these were added before (or look as if they were)."""
+        """Return which of these were added before (or are false positives)."""
         places = _places(hashes, self.shape)
         found = _all_set(self.young, places)
         return found | _all_set(self.old, places) if len(self.old) else found
 
     def add(self, hashes: Array) -> None:
-        """Remember these, which should be new ones; turns to a fresh generation when it is full."""
+        """Insert new hashes; starts a new generation when the present one is full."""
         start = 0
         while start < len(hashes):
             if self.ids >= self.capacity:
@@ -73,7 +73,7 @@ class BloomFilter:
             start += len(part)
 
     def save(self, file: Path) -> None:
-        """Write it whole or not at all."""
+        """Write the filter atomically."""
         fresh = file.with_suffix(".new")
         with fresh.open("wb") as out:
             np.savez(
@@ -89,7 +89,7 @@ class BloomFilter:
         fresh.rename(file)
 
     def load(self, file: Path) -> None:
-        """Take the bits of a file that ``save`` wrote with the same capacity and rate."""
+        """Load the bits of a file that ``save`` wrote with the same capacity and rate."""
         with np.load(file) as found:
             same = int(found["capacity"]) == self.capacity and len(found["young"]) == len(
                 self.young
@@ -103,7 +103,7 @@ class BloomFilter:
 
 
 def rate_in(file: Path) -> float:
-    """The expected rate of wrong answers of a filter in a file, without reading its bits."""
+    """Return the expected false-positive rate of a filter in a file, without reading its bits."""
     with np.load(file) as found:
         return float(found["rate"]) if "rate" in found else 0.0
 
@@ -112,7 +112,9 @@ _MASKS = np.left_shift(1, np.arange(8)).astype(np.uint8)
 
 
 def _places(hashes: Array, shape: Shape) -> Array:
-    """The bits of each hash: a start and an odd step made of it, walked (Kirsch and Mitzenmacher)."""
+    """Return the bit positions of each hash: a start and an odd step derived from it (Kirsch and
+    Mitzenmacher).
+    """
     start = np.asarray(hashes, dtype=np.int64).view(np.uint64)
     step = ((start * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) | np.uint64(1)
     turns: Array = np.arange(shape.hashes, dtype=np.uint64)

@@ -1,11 +1,11 @@
-"""A click stream: sessions, how far they got in a funnel, and the top pages of each window.
+"""A click stream: sessions, their progress in a funnel, and the top pages of each window.
 
 Events are JSON objects with ``id``, ``user``, ``page``, ``action`` and ``time`` (ISO 8601). An event may be
-late: up to ``lateness`` behind the time at which the log got it, it counts. Later ones, those that are ahead
-of the log or of the present, and what is no event at all, go to the dead-letter topic, so that nothing
-disappears: every record is in a result or a letter. (Each query of a stream has a present of its own: an
-event that is ahead for one and not for the other, a moment later, may be in both or in neither;
-docs/pipelines/clickstream.md says when.)
+late: up to ``lateness`` behind the log's timestamp, it counts. Later ones, those that are ahead of the log or
+of the present, and records that are no events, go to the dead-letter topic, so that nothing disappears: every
+record is in a result or a dead letter. (Each query of a stream has its own present: an event that is ahead
+for one and not for the other, a moment later, may be in both or in neither; docs/pipelines/clickstream.md
+says when.)
 
 Results go to ``<to>/sessions`` and ``<to>/pages`` as Parquet and, with ``results``, to a topic as JSON.
 """
@@ -14,27 +14,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.dead_letters import dead_letters
 from millpond.spark.pipelines.flow import Query, option
-from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table
 from millpond.spark.pipelines.topics import Wanted
 
 FUNNEL = ("view", "cart", "checkout", "purchase")
-# What a result's records are keyed by, and the time that says which date it belongs to.
+# The key of a result's records, and the time that determines its date.
 _KEY_AND_TIME = {
     "sessions": ("user", "start"),
     "funnel": ("step", "hour"),
     "pages": ("page", "start"),
 }
 FIELDS = ("id", "user", "page", "action", "time")
-FIELD_CHARS_MAX = 8192  # the longest address that web servers take; results are keyed by fields
+FIELD_CHARS_MAX = 8192  # the longest URL that web servers accept; results are keyed by fields
 EVENT_SCHEMA = "id string, user string, page string, action string, time string, not_json string"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(flow.TableOptions):
-    """What the click stream can be told."""
+    """The options of the click stream."""
 
     gap: str = option("30 minutes", "A session ends after this long without an event.")
     lateness: str = option("10 minutes", "How late an event may be and still count.")
@@ -44,10 +44,10 @@ class Options(flow.TableOptions):
 
 
 def start(spark: SparkSession, options: Options) -> list[Query]:
-    """Three queries: sessions, pages, and what cannot be counted."""
+    """Start three queries: sessions, pages, and invalid events."""
     options = options.named("clickstream")
     judged = judge(flow.read_stream(spark, options, alignPartitions="true"), options.lateness)
-    flow.make_letter_topic(options, Wanted(option="--results", name=options.results))
+    flow.make_dead_letter_topic(options, Wanted(option="--results", name=options.results))
     counted = good(judged)
 
     def finish_sessions(batch: DataFrame, number: int) -> None:
@@ -83,10 +83,10 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
-    """All sessions and pages of what is in the topics now, as tables; the answer is the funnel."""
+    """Write all sessions and pages of the present records as tables; return the funnel."""
     options = options.named("clickstream")
     judged = judge(flow.read_batch(spark, options), options.lateness, now=flow.moment())
-    flow.make_letter_topic(options, Wanted(option="--results", name=options.results))
+    flow.make_dead_letter_topic(options, Wanted(option="--results", name=options.results))
     counted = good(judged).persist()
     found = sessions(counted, gap=options.gap, lateness=options.lateness).persist()
     views = page_views(counted, window=options.window, lateness=options.lateness)
@@ -99,7 +99,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
         )
         if options.results:
             flow.write_topic(flow.to_json(rows, topic=options.results, key=key, kind=name), options)
-    flow.write_letters(dead(judged, options), options)
+    flow.write_dead_letters(dead(judged, options), options)
     return steps
 
 
@@ -107,7 +107,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
 
 
 def judge(records: DataFrame, lateness: str, *, now: Column | None = None) -> DataFrame:
-    """Parse events and say what is wrong with those that cannot be counted."""
+    """Parse events and add the reason why an event cannot be counted."""
     parsed = records.withColumn("text", flow.text()).withColumn(
         "event",
         sf.from_json("text", EVENT_SCHEMA, {"columnNameOfCorruptRecord": "not_json"}),
@@ -156,15 +156,15 @@ def judge(records: DataFrame, lateness: str, *, now: Column | None = None) -> Da
 
 
 def good(judged: DataFrame) -> DataFrame:
-    """Events that count."""
+    """Return the events that count."""
     return judged.where(sf.col("reason").isNull()).select(
         "event.id", "event.user", "event.page", "event.action", "time"
     )
 
 
 def dead(judged: DataFrame, options: Options) -> DataFrame:
-    """Dead letters for those that do not."""
-    return letters(
+    """Return dead letters for the others."""
+    return dead_letters(
         judged.where(sf.col("reason").isNotNull()),
         topic=options.dead_letter_topic,
         group=options.group,
@@ -173,7 +173,7 @@ def dead(judged: DataFrame, options: Options) -> DataFrame:
 
 
 def sessions(events: DataFrame, *, gap: str, lateness: str) -> DataFrame:
-    """One row for each visit: who, from when to when, how many events, how far in the funnel.
+    """Return one row for each visit: the user, its start and end, the number of events, the funnel step.
 
     ``step`` counts the steps of the funnel that were first reached in their order.
     """
@@ -213,7 +213,7 @@ def sessions(events: DataFrame, *, gap: str, lateness: str) -> DataFrame:
 
 
 def funnel(visits: DataFrame) -> DataFrame:
-    """How many sessions of each hour got to each step. Rows of several batches add up."""
+    """Return how many sessions of each hour got to each step. Rows of several batches add up."""
     steps = sf.explode(sf.slice(sf.array(*map(sf.lit, FUNNEL)), sf.lit(1), sf.col("step")))
     return (
         visits.where("step > 0")
@@ -224,7 +224,7 @@ def funnel(visits: DataFrame) -> DataFrame:
 
 
 def page_views(events: DataFrame, *, window: str, lateness: str) -> DataFrame:
-    """Views and visitors of every page in every window."""
+    """Return views and visitors of every page in every window."""
     return (
         _distinct(events, lateness)
         .groupBy(sf.window("time", window).alias("window"), "page")
@@ -240,7 +240,7 @@ def page_views(events: DataFrame, *, window: str, lateness: str) -> DataFrame:
 
 
 def top_pages(views: DataFrame, top: int) -> DataFrame:
-    """The most viewed pages of each window; a window's rows must all be there."""
+    """Return the most viewed pages of each window; all rows of a window must be present."""
     from pyspark.sql import Window
 
     order = Window.partitionBy("start").orderBy(sf.desc("views"), "page")
@@ -248,7 +248,7 @@ def top_pages(views: DataFrame, top: int) -> DataFrame:
 
 
 def _distinct(events: DataFrame, lateness: str) -> DataFrame:
-    """Events that were sent twice count once; a stream remembers ids as long as their events may be late."""
+    """Return events without duplicates; a stream remembers ids as long as their events may be late."""
     if events.isStreaming:
         return events.withWatermark("time", lateness).dropDuplicatesWithinWatermark(["id"])
     return events.dropDuplicates(["id"])

@@ -1,10 +1,10 @@
-"""Many small files of a table's directory become few large ones, without a moment in which a reader is wrong.
+"""Merges many small files of a table's directory into few large ones, atomically for readers.
 
-A directory with the large files is prepared out of sight and exchanged with the visible one by one system
-call (``renameat2`` with ``RENAME_EXCHANGE``): whoever lists the directory sees all old files or all new ones.
-A reader that listed before and opens after finds its file gone, which is an error to try again, never a
-wrong result: names are not used twice. A crash leaves either the prepared directory or the replaced one out
-of sight, and the next compaction removes it.
+A directory with the large files is prepared under a hidden name and exchanged with the visible one by one
+system call (``renameat2`` with ``RENAME_EXCHANGE``): a reader that lists the directory sees all old files or
+all new ones. A reader that listed before and opens after finds its file gone, which is an error to retry,
+never a wrong result: names are not reused. A crash leaves either the prepared directory or the replaced one
+under the hidden name, and the next compaction removes it.
 """
 
 import ctypes
@@ -28,14 +28,14 @@ from millpond.spark.pipelines.table import (
     write_parquet,
 )
 
-TARGET_BYTES = 128 * 1024 * 1024  # what engines like to read at once
-FILES_MIN = 4  # fewer small files are not worth a rewrite
+TARGET_BYTES = 128 * 1024 * 1024  # a good size of one read for query engines
+FILES_MIN = 4  # fewer small files do not justify a rewrite
 QUIET_S = 60.0  # a directory that still gets files would be rewritten again and again
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What became of one directory."""
+    """The result for one directory."""
 
     place: Path
     files_before: int
@@ -52,7 +52,7 @@ def compact(
     target_bytes: int = TARGET_BYTES,
     quiet_s: float = QUIET_S,
 ) -> list[Compacted]:
-    """Compact every directory that has many small files and has been quiet for a while."""
+    """Compact every directory that has many small files and did not change for ``quiet_s``."""
     with table.locked():
         for left in table.work.glob("compact-*"):
             remove_tree(left)
@@ -64,7 +64,7 @@ def compact(
 
 
 def exchange_directories(one: Path, other: Path) -> None:
-    """Exchange two directories in one step; ``NoExchange`` if the system cannot."""
+    """Exchange two directories atomically. Raises ``NoExchange`` if the system cannot."""
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:
@@ -86,7 +86,7 @@ def _worthwhile(
 ) -> Iterator[tuple[Path, list[Path]]]:
     for place in sorted({file.parent for file in table.files()}):
         if place == table.path or place.stat().st_mtime > before:
-            continue  # the table's own directory must keep its identity for readers who are in it
+            continue  # the table's own directory must keep its identity for readers that have it open
         small = [
             file for file in sorted(place.glob("*.parquet")) if file.stat().st_size < target_bytes
         ]

@@ -1,9 +1,9 @@
-"""Each record once: what was sent twice is let through the first time only.
+"""Removes duplicates: only the first record of each id is copied.
 
 ``exact`` remembers ids for a time (a stream's watermark) and is never wrong within it. ``bloom`` remembers
-ids in a few bits each, for as many as it is sized for, and takes a new record for an old one at a stated
-rate. In both, what was let through and what is remembered go together: a crash neither forgets an id whose
-record was written nor drops the record of an id that it knows.
+ids in a few bits each, for as many as it is sized for, and takes a new record for a duplicate at a known
+rate. In both, copied records and remembered ids are committed together: a crash neither forgets an id whose
+record was written nor drops the record of an id that it remembers.
 """
 
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.dead_letters import dead_letters
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
-from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 from millpond.spark.pipelines.topics import Wanted
 
@@ -27,7 +27,7 @@ METHODS = ("exact", "bloom")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(flow.Options):
-    """What deduplication can be told."""
+    """The options of deduplication."""
 
     method: str = option(
         "exact", "Exactly within a time, or by Bloom filter at scale.", choices=METHODS
@@ -44,7 +44,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     # Only the exact method has a watermark, for which partitions must be read at the same speed.
     aligned = str(options.method == "exact").lower()
     judged = judge(flow.read_stream(spark, options, alignPartitions=aligned), options.id)
-    flow.make_letter_topic(options, _copy(options))
+    flow.make_dead_letter_topic(options, _copy(options))
     queries = [
         flow.start_topic_query(dead(flow.observed(judged), options), options, "dedup-letters")
     ]
@@ -62,7 +62,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
         flow.write_topic(outgoing(fresh, options), options, once)
         memory.keep(number, known, fresh)
         fresh.unpersist()
-        shared.destroy()  # else its file, as large as the filter, stays until the session ends
+        shared.destroy()  # otherwise its file, as large as the filter, stays until the session ends
 
     return [flow.start_query(good(judged), options, "dedup", let_through), *queries]
 
@@ -72,13 +72,13 @@ def _copy(options: Options) -> Wanted:
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
-    """Copy the first record of each id in the topics now; the answer says how many were doubles."""
+    """Copy the first record of each id of the present records; return the number of duplicates."""
     options = options.named("dedup")
     judged = judge(flow.read_batch(spark, options), options.id)
-    flow.make_letter_topic(options, _copy(options))
+    flow.make_dead_letter_topic(options, _copy(options))
     kept = first_of_each(good(judged)).persist()
     flow.write_topic(outgoing(kept, options), options)
-    flow.write_letters(dead(judged, options), options)
+    flow.write_dead_letters(dead(judged, options), options)
     return judged.agg(
         sf.count(sf.lit(1)).alias("records"),
         sf.lit(kept.count()).alias("kept"),
@@ -87,7 +87,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
 
 
 def facts(options: Options) -> dict[str, float]:
-    """What a stream can say beside counts: how often its filter is wrong, as stated and as it is now."""
+    """Return metrics beside counts: the filter's false-positive rate, as configured and as it is now."""
     if options.method != "bloom":
         return {}
     return {
@@ -104,7 +104,7 @@ def _filters(options: Options) -> Path:
 
 
 def judge(records: DataFrame, id_at: str) -> DataFrame:
-    """Add ``id``; a record without one cannot be told from others and is a dead letter."""
+    """Add ``id``; a record without one cannot be deduplicated and becomes a dead letter."""
     identified = records.withColumn("id", id_column(id_at))
     reason, problem = flow.problems(
         ((sf.col("id").isNull(), "NO_ID", f"the record has no id at {id_at}"),)
@@ -113,7 +113,7 @@ def judge(records: DataFrame, id_at: str) -> DataFrame:
 
 
 def id_column(where: str) -> Column:
-    """The id of a record: at a JSON path, in a header, or its key or value itself."""
+    """Return the id of a record: at a JSON path, in a header, or its key or value itself."""
     if where.startswith("$"):
         return sf.try_variant_get(sf.try_parse_json(flow.text()), where, "string")
     if where.startswith("header:"):
@@ -126,13 +126,13 @@ def id_column(where: str) -> Column:
 
 
 def good(judged: DataFrame) -> DataFrame:
-    """Records with an id."""
+    """Return the records with an id."""
     return judged.where(sf.col("reason").isNull()).drop("reason", "problem")
 
 
 def dead(judged: DataFrame, options: Options) -> DataFrame:
-    """Dead letters for those without."""
-    return letters(
+    """Return dead letters for the others."""
+    return dead_letters(
         judged.where(sf.col("reason").isNotNull()),
         topic=options.dead_letter_topic,
         group=options.group,
@@ -141,13 +141,13 @@ def dead(judged: DataFrame, options: Options) -> DataFrame:
 
 
 def exact(records: DataFrame, *, within: str) -> DataFrame:
-    """A stream's first record of each id; ids are forgotten when they are older than ``within``."""
+    """Return a stream's first record of each id; ids are forgotten when they are older than ``within``."""
     timed = flow.with_watermark(records, "moment", within)
     return timed.dropDuplicatesWithinWatermark(["id"]).drop("moment")
 
 
 def first_of_each(records: DataFrame) -> DataFrame:
-    """The oldest record of each id, in a batch."""
+    """Return the oldest record of each id, in a batch."""
     from pyspark.sql import Window
 
     order = Window.partitionBy("id").orderBy("timestamp", "topic", "partition", "offset")
@@ -155,7 +155,9 @@ def first_of_each(records: DataFrame) -> DataFrame:
 
 
 def unseen(batch: DataFrame, shared: Any) -> DataFrame:
-    """The first record of each id of a batch that the broadcast filter does not know, with its ``hash``."""
+    """Return the first record of each id of a batch that is not in the broadcast filter, with its
+    ``hash``.
+    """
     import numpy as np
     import pyarrow as pa
 
@@ -171,14 +173,14 @@ def unseen(batch: DataFrame, shared: Any) -> DataFrame:
 
 
 def outgoing(records: DataFrame, options: Options) -> DataFrame:
-    """Rows for the sink."""
+    """Return rows for the sink."""
     if not options.to:
         raise PipelineError("nowhere to write: give --to TOPIC")
     return records.select(sf.lit(options.to).alias("topic"), "key", "value", "headers", "timestamp")
 
 
 class Memory:
-    """A stream's filters on disk, of the last two batches: one that is repeated needs the one before."""
+    """A stream's filters on disk, of the last two batches: repeating a batch needs the filter before it."""
 
     def __init__(self, place: Path, options: Options) -> None:
         self._place = place
@@ -186,7 +188,7 @@ class Memory:
         self._last: tuple[int, BloomFilter] | None = None
 
     def before(self, batch: int) -> "BloomFilter":
-        """What was known before this batch."""
+        """Return the filter from before this batch."""
         from millpond.spark.pipelines.bloom import BloomFilter
 
         if self._last is not None and self._last[0] == batch - 1:
@@ -197,12 +199,12 @@ class Memory:
             known.load(file)
         elif batch > 0:
             raise PipelineError(
-                f"{file} is gone, so nobody knows which ids were seen: begin with a new checkpoint"
+                f"{file} is gone, so it is unknown which ids were seen: begin with a new checkpoint"
             )
         return known
 
     def keep(self, batch: int, known: "BloomFilter", fresh: DataFrame) -> None:
-        """Remember the ids of a batch that was written."""
+        """Store the filter with the ids of a written batch."""
         import numpy as np
 
         self._place.mkdir(parents=True, exist_ok=True)
@@ -212,11 +214,11 @@ class Memory:
         self._last = (batch, known)
 
     def rate(self) -> float:
-        """The expected rate of wrong answers of the filter that was kept last."""
+        """The expected false-positive rate of the last stored filter."""
         from millpond.spark.pipelines.bloom import rate_in
 
         for file in sorted(self._place.glob("ids-*.npz"), reverse=True):
-            with suppress(FileNotFoundError):  # two batches have ended since it was found
+            with suppress(FileNotFoundError):  # two batches have ended since it was listed
                 return rate_in(file)
         return 0.0
 

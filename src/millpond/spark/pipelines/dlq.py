@@ -1,23 +1,23 @@
-"""Dead letters: what there is, why, since when, and what is likely behind it; and back where they came from.
+"""Dead letters: a report of their number, reasons, ages and likely causes; and their replay.
 
-The report groups letters by origin, reason and the pattern of what was wrong (its likely root cause), with
-ages and an example. Replay sends letters back to the topics they came from, at a bounded rate, with a header
+The report groups dead letters by origin, reason and the pattern of the problem (its likely root cause), with
+ages and an example. Replay sends them back to the topics they came from, at a bounded rate, with a header
 that counts how often; one that keeps coming back stays here after ``attempts`` tries, and so does one whose
-topic is not there. Letters of share groups (KIP-1191), of Kafka Connect and of our own pipelines are
-understood.
+topic does not exist. Dead letters of share groups (KIP-1191), of Kafka Connect and of our own pipelines are
+supported.
 """
 
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.dead_letters import read_dead_letters, replayed_headers
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
-from millpond.spark.pipelines.letters import read_letters, replayed_headers
 from millpond.spark.pipelines.signatures import signature
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table, sync_directory, sync_file
@@ -27,23 +27,23 @@ log = logging.getLogger(__name__)
 
 ACTIONS = ("report", "replay")
 EXAMPLE_CHARS_MAX = 4000
-_NAME_CHARS_MAX = 249  # of a topic
-_TOPICS_NAMED_MAX = 20  # topics that are not there, in the log of one run
+_NAME_CHARS_MAX = 249  # the longest name of a topic
+_TOPICS_NAMED_MAX = 20  # missing topics in the log of one run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(flow.TableOptions):
-    """What can be done with dead letters."""
+    """The options for dead letters."""
 
     action: str = option("report", "Say what there is, or send it back.", choices=ACTIONS)
-    reason: str = option("", "Only letters with this reason.")
-    origin: str = option("", "Only letters that came from this topic.")
-    attempts: int = option(3, "replay: letters that were sent back so often stay here.")
-    per_second: int = option(100, "replay: most letters in one second.")
+    reason: str = option("", "Only dead letters with this reason.")
+    origin: str = option("", "Only dead letters that came from this topic.")
+    attempts: int = option(3, "replay: dead letters that were sent back this often stay here.")
+    per_second: int = option(100, "replay: most dead letters in one second.")
 
 
 def start(spark: SparkSession, options: Options) -> list[Query]:
-    """Keep the report (as rows that add up, in ``<to>/causes``) or the replay going."""
+    """Run the report (as rows that add up, in ``<to>/causes``) or the replay as a stream."""
     options = options.named("dlq")
     if options.action == "replay":
         return [_start_replay(spark, paced(options))]
@@ -51,7 +51,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     table = Table(Path(options.to) / "causes")
 
     def publish(batch: DataFrame, number: int) -> None:
-        found = flow.dated(causes(chosen(read_letters(batch), options)), "youngest")
+        found = flow.dated(causes(chosen(read_dead_letters(batch), options)), "youngest")
         turn = flow.turn(batch, number, options, "dlq")
         flow.publish_results(table, found.coalesce(1), turn, options)
 
@@ -60,75 +60,77 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
-    """The report on what is there now; with ``replay``, send all of it back at once."""
+    """Return the report on the present dead letters; with ``replay``, send all of them back."""
     options = options.named("dlq")
     if options.action == "replay":
         _replay_at_once(spark, options)
-    found = chosen(read_letters(flow.read_batch(spark, options)), options)
+    found = chosen(read_dead_letters(flow.read_batch(spark, options)), options)
     return causes(found).orderBy(sf.desc("letters"), "pattern")
 
 
 def _replay_at_once(spark: SparkSession, options: Options) -> None:
-    """A stream that ends: its checkpoint knows what went back, so that no letter goes back twice."""
+    """Replay as a stream that ends: its checkpoint records what was sent, so that none is sent twice."""
     if not options.checkpoint:
         raise PipelineError(
-            "--action replay: nobody would know what was sent back, and the next run would send it again; "
+            "--action replay: without a checkpoint the next run would send everything back again; "
             "give --checkpoint DIRECTORY, the same one each time"
         )
     _start_replay(spark, replace(options, available_now=True)).awaitTermination()
 
 
 def _start_replay(spark: SparkSession, options: Options) -> Query:
-    """Send letters back to the topics they came from; those whose topic is not there stay."""
-    stay = Stay(_stay_file(options))
+    """Send dead letters back to the topics they came from; those whose topic does not exist stay."""
+    missing = MissingTopics(_missing_topics_file(options))
 
     def send_back(batch: DataFrame, number: int) -> None:
-        found = chosen(read_letters(batch), options)
-        letters = replayed(found, options.attempts).persist()
+        found = chosen(read_dead_letters(batch), options)
+        dead_letters = replayed(found, options.attempts).persist()
         of_topics = {
-            row["topic"]: row["count"] for row in letters.groupBy("topic").count().collect()
+            row["topic"]: row["count"] for row in dead_letters.groupBy("topic").count().collect()
         }
         ask = partial(unusable_topics, options.bootstrap, option="letters of topics")
-        absent = stay.settle(number, of_topics, ask)
+        absent = missing.settle(number, of_topics, ask)
         once = flow.Once(flow.query_id(batch), "dlq", number)
-        flow.write_topic(letters.where(~sf.col("topic").isin(absent)), options, once)
-        letters.unpersist()
+        flow.write_topic(dead_letters.where(~sf.col("topic").isin(absent)), options, once)
+        dead_letters.unpersist()
 
     return flow.start_query(flow.read_stream(spark, options), options, "dlq", send_back)
 
 
 def facts(options: Options) -> dict[str, float]:
-    """What a replay can say beside counts: how many letters stay because their topic is not there."""
+    """Return metrics beside counts: how many dead letters stay because their topic does not exist."""
     if options.action != "replay":
         return {}
-    return {"without_topic": Stay(_stay_file(options)).count()}
+    return {"without_topic": MissingTopics(_missing_topics_file(options)).count()}
 
 
-def _stay_file(options: Options) -> Path:
+def _missing_topics_file(options: Options) -> Path:
     return Path(flow.checkpoint_of(options, "dlq-without-topic.json"))
 
 
 def paced(options: Options) -> Options:
-    """A replay's pace: one batch each interval, of no more than the rate allows."""
+    """Return the options with a replay's pace: one batch each interval, within the rate."""
     seconds = flow.seconds_of(options.interval)
     rows = max(1, int(options.per_second * seconds))
     return replace(options, rows_per_batch=rows, available_now=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
-    """What a replay has noted: topics that its last batch did without, and how many letters stayed in all."""
+class MissingTopicsState:
+    """A replay's state: topics that its last batch skipped, and the total number of dead letters that
+    stayed.
+    """
 
     batch: int = -1
     topics: tuple[str, ...] = ()
-    letters: int = 0
+    dead_letters: int = 0
 
 
-class Stay:
-    """Letters that stay because their topic is not there, noted in a file beside the checkpoint.
+class MissingTopics:
+    """Dead letters that stay because their topic does not exist, recorded in a file beside the checkpoint.
 
-    A batch that Spark repeats must have the same rows, though a topic may have been made meanwhile: so which
-    topics a batch does without is written down before it is sent.
+    A batch that Spark repeats must have the same rows, though a topic may have been created meanwhile: so the
+    topics that a batch skips are recorded before it is sent.
     """
 
     def __init__(self, file: Path) -> None:
@@ -138,28 +140,30 @@ class Stay:
     def settle(
         self,
         batch: int,
-        letters: Mapping[str, int],
+        dead_letters: Mapping[str, int],
         unusable_of: Callable[[Collection[str]], Mapping[str, str]],
     ) -> list[str]:
-        """The topics that a batch with so many letters for each does without."""
+        """Return the topics that a batch skips; ``dead_letters`` are the numbers of dead letters for each
+        topic.
+        """
         noted = self._noted()
         if noted.batch == batch:
             return list(noted.topics)
-        if not letters:
+        if not dead_letters:
             return []
-        unusable = unusable_of(letters.keys())
+        unusable = unusable_of(dead_letters.keys())
         self._tell(unusable)
         absent = sorted(unusable)
-        stayed = sum(letters[topic] for topic in absent)
-        self._note(Absent(batch, tuple(absent), noted.letters + stayed))
+        stayed = sum(dead_letters[topic] for topic in absent)
+        self._note(MissingTopicsState(batch, tuple(absent), noted.dead_letters + stayed))
         return absent
 
     def count(self) -> int:
-        """How many letters stayed in all batches of this checkpoint."""
-        return self._noted().letters
+        """Return how many dead letters stayed in all batches of this checkpoint."""
+        return self._noted().dead_letters
 
     def _tell(self, unusable: Mapping[str, str]) -> None:
-        """Name topics once each, and why; headers may be forged, so not without end."""
+        """Log each missing topic once, with the reason; headers may be forged, so the number is bounded."""
         for topic, why in sorted(unusable.items()):
             if topic not in self._named and len(self._named) < _TOPICS_NAMED_MAX:
                 self._named.add(topic)
@@ -171,16 +175,20 @@ class Stay:
                     topic,
                 )
 
-    def _noted(self) -> Absent:
+    def _noted(self) -> MissingTopicsState:
         if not self._file.exists():
-            return Absent()
+            return MissingTopicsState()
         document = json.loads(self._file.read_text())
-        return Absent(document["batch"], tuple(document["topics"]), document["letters"])
+        return MissingTopicsState(document["batch"], tuple(document["topics"]), document["letters"])
 
-    def _note(self, absent: Absent) -> None:
+    def _note(self, absent: MissingTopicsState) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._file.with_suffix(".new")
-        fresh.write_text(json.dumps(asdict(absent)))
+        fresh.write_text(
+            json.dumps(
+                {"batch": absent.batch, "topics": absent.topics, "letters": absent.dead_letters}
+            )
+        )
         sync_file(fresh)
         fresh.rename(self._file)
         sync_directory(self._file.parent)
@@ -190,7 +198,7 @@ class Stay:
 
 
 def chosen(found: DataFrame, options: Options) -> DataFrame:
-    """Letters that were asked for."""
+    """Return the selected dead letters."""
     if options.reason:
         found = found.where(sf.col("reason") == options.reason)
     if options.origin:
@@ -199,7 +207,7 @@ def chosen(found: DataFrame, options: Options) -> DataFrame:
 
 
 def causes(found: DataFrame) -> DataFrame:
-    """One row for each likely cause (origin, reason, pattern): how many, how old, where to look."""
+    """Return one row for each likely cause (origin, reason, pattern): count, ages, an example."""
     return (
         found.withColumn("pattern", root_cause())
         .groupBy("origin_topic", "given_up_by", "reason", "pattern")
@@ -222,14 +230,16 @@ def causes(found: DataFrame) -> DataFrame:
 
 
 def root_cause() -> Column:
-    """What letters with one cause have in common: the innermost ``Caused by`` of a stack, or the message."""
+    """Return the common part of problems with one cause: the innermost ``Caused by`` of a stack, or the
+    message.
+    """
     lines = sf.regexp_extract_all("stack", sf.lit(r"(?m)^Caused by: (.*)$"), 1)
     innermost = sf.try_element_at(lines, sf.lit(-1))
     return signature(sf.coalesce(innermost, sf.col("problem")))
 
 
 def replayed(found: DataFrame, attempts: int) -> DataFrame:
-    """Letters as the records they were, for the topics they came from."""
+    """Return dead letters as the original records, for the topics they came from."""
     can_go = _is_topic(sf.col("origin_topic")) & ~sf.col("is_cut")
     return found.where(can_go & (sf.col("replays") < attempts)).select(
         sf.col("origin_topic").alias("topic"),
@@ -240,8 +250,8 @@ def replayed(found: DataFrame, attempts: int) -> DataFrame:
 
 
 def _is_topic(name: Column) -> Column:
-    """Whether a header names a topic that clients may write to; one that does not would stop the replay."""
-    # Not ``$``, which Java also finds before a line's end at the end.
+    """Return whether a header holds a valid topic name; an invalid one would stop the replay."""
+    # Not ``$``, which in Java also matches before a final line end.
     return (
         name.rlike(rf"^[a-zA-Z0-9._-]{{1,{_NAME_CHARS_MAX}}}\z")
         & ~name.isin(".", "..")

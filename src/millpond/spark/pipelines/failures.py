@@ -1,9 +1,9 @@
-"""Why a query failed, in a sentence; and queries that ended without saying so.
+"""Explains why a query failed, and detects queries that ended without an error.
 
-Spark looks at the text of an exception that came through Python with a pattern that recurses for every
+Spark matches the text of an exception that came through Python with a pattern that recurses for every
 character. A long one, such as a failed job's, overflows the stack of the query's thread, which then dies
-without a word: the query is over, has no exception, and has not done its work. So errors are made short
-before they reach Spark, and the checkpoint is asked whether the last batch that was begun was ended.
+silently: the query has ended, has no exception, and has not done its work. So errors are shortened before
+they reach Spark, and the checkpoint shows whether the last started batch was finished.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from millpond.spark.pipelines.errors import PipelineError
 Batch = TypeVar("Batch")
 TOO_BUSY = "Python worker failed to connect back."
 _CAUSED_BY = "Caused by: "
-# How Spark recognises that a query was stopped and did not fail: left as it is.
+# Spark recognises a stopped query by this text: it is left unchanged.
 _STOPPED = ("InterruptedException", "InterruptedIOException", "ClosedByInterrupt", "cancelled")
 
 
 def in_short(work: Callable[[Batch, int], None]) -> Callable[[Batch, int], None]:
-    """The same work on a batch, whose failures Spark can read."""
+    """Wrap the work on a batch so that its exceptions are short enough for Spark."""
 
     def short(batch: Batch, number: int) -> None:
         try:
@@ -38,12 +38,12 @@ def in_short(work: Callable[[Batch, int], None]) -> Callable[[Batch, int], None]
 
 
 def is_unfinished(checkpoint: Path) -> bool:
-    """Whether a batch was begun and not ended."""
+    """Return whether a batch was started and not finished."""
     return last_begun(checkpoint) > _last(checkpoint / "commits")
 
 
 def last_begun(checkpoint: Path) -> int:
-    """The number of the last batch that was begun; -1 if there was none."""
+    """Return the number of the last started batch; -1 if there is none."""
     return _last(checkpoint / "offsets")
 
 
@@ -52,7 +52,7 @@ def _last(place: Path) -> int:
 
 
 def explained(failure: BaseException) -> str:
-    """The reason in a failure of Spark, without the stacks around it."""
+    """Return the reason in a failure of Spark, without stack traces."""
     lines = [line.rstrip() for line in str(failure).splitlines() if line.strip()]
     for number in range(len(lines) - 1, -1, -1):
         if lines[number].startswith(("millpond.", "pyspark.errors")):
@@ -61,7 +61,7 @@ def explained(failure: BaseException) -> str:
         return repr(failure)
     causes = [line.strip() for line in lines if line.strip().startswith(_CAUSED_BY)]
     root = causes[-1].removeprefix(_CAUSED_BY) if causes else ""
-    # A failure in Python comes with its stack, which says less than what Java's files or sockets said.
+    # A failure in Python comes with its stack, which says less than the error of Java's files or sockets.
     said = (
         lines[0].partition("Traceback (most recent call last)")[0].rstrip().removesuffix("Message:")
     )

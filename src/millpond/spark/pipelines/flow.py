@@ -1,6 +1,6 @@
-"""What all pipelines share: where records come from, when batches are made, where results go.
+"""Shared by all pipelines: reading records, triggers, writing results.
 
-Nothing here knows a pipeline. Records are read by the ``millpond`` format, whose columns are those of the
+Independent of any pipeline. Records are read by the ``millpond`` format, whose columns are those of the
 official Kafka connector: key, value, topic, partition, offset, timestamp, timestampType, headers.
 """
 
@@ -36,13 +36,13 @@ RECORD_SCHEMA = (
 
 
 def option(default: Any, help_text: str, **more: Any) -> Any:
-    """A field of an ``Options`` class that is an option of ``millpond pipeline run`` too."""
+    """Declare a field of an ``Options`` class that is also an option of ``millpond pipeline run``."""
     return field(default=default, metadata={"help": help_text, **more})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What every pipeline can be told."""
+    """The options of every pipeline."""
 
     bootstrap: str = "127.0.0.1:9092"
     source: tuple[str, ...] = ()
@@ -58,18 +58,18 @@ class Options:
     shed_beyond: int = option(0, "Leave out what is further behind in a partition; 0 for nothing.")
 
     def named(self, pipeline: str) -> Self:
-        """These options with a group, which is named after the pipeline unless somebody chose one."""
+        """Return these options with a group, by default named after the pipeline."""
         return self if self.group else replace(self, group=f"millpond-{pipeline}")
 
     @property
     def dead_letter_topic(self) -> str:
-        """Where dead letters go."""
+        """The topic of dead letters."""
         return self.dead_letters or f"{self.source[0]}.dlq"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions(Options):
-    """What pipelines that write tables can be told."""
+    """The options of pipelines that write tables."""
 
     compact_every: int = option(50, "Batches between compactions of small files; 0 for never.")
     quiet_s: float = option(60.0, "Seconds without new files before a directory is compacted.")
@@ -79,7 +79,7 @@ class TableOptions(Options):
 
 
 def read_stream(spark: SparkSession, options: Options, **more: str) -> DataFrame:
-    """The topics as a stream, from the checkpoint or from ``options.starting``."""
+    """Read the topics as a stream, from the checkpoint or from ``options.starting``."""
     reader = spark.readStream.format(FORMAT).options(**_source_options(options))
     if options.rows_per_batch:
         reader = reader.option("maxOffsetsPerTrigger", str(options.rows_per_batch))
@@ -92,7 +92,7 @@ def read_stream(spark: SparkSession, options: Options, **more: str) -> DataFrame
 
 
 def read_batch(spark: SparkSession, options: Options, **more: str) -> DataFrame:
-    """The topics as they are now."""
+    """Read the present records of the topics."""
     given = _source_options(options)
     if options.starting == "latest":
         raise PipelineError("--starting latest: a batch would read nothing; give earliest")
@@ -114,13 +114,13 @@ def _source_options(options: Options) -> dict[str, str]:
 # --- writing ---
 
 
-def make_letter_topic(options: Options, *more: Wanted) -> None:
-    """Make the topic for dead letters, and others that options name, before anything is read.
+def make_dead_letter_topic(options: Options, *more: Wanted) -> None:
+    """Create the topic for dead letters, and others that options name, before anything is read.
 
-    Raises ``PipelineError``, which says what to create, if one is not there and cannot be made.
+    Raises ``PipelineError``, which says what to create, if one does not exist and cannot be created.
     """
-    letters = Wanted(option="--dead-letters", name=options.dead_letter_topic)
-    make_topics(options.bootstrap, [topic for topic in (letters, *more) if topic.name])
+    dead_letters = Wanted(option="--dead-letters", name=options.dead_letter_topic)
+    make_topics(options.bootstrap, [topic for topic in (dead_letters, *more) if topic.name])
 
 
 def start_query(
@@ -132,10 +132,10 @@ def start_query(
     mode: str = "append",
     tables: Iterable[Table] = (),
 ) -> Query:
-    """Run ``work(batch, batch_id)`` for every batch, under a checkpoint of its own.
+    """Run ``work(batch, batch_id)`` for every batch, with its own checkpoint.
 
-    The query named like the pipeline is the one whose offsets its group shows. ``tables`` are those that the
-    work publishes to.
+    The group of the pipeline shows the offsets of the query with the pipeline's name. ``tables`` are those
+    that the work publishes to.
     """
     for table in tables:
         check_layout(table)
@@ -148,9 +148,9 @@ def start_query(
 
 
 def check_layout(table: Table) -> None:
-    """Refuse a table with files of an earlier version, which were not cut into directories.
+    """Refuse a table with files of an earlier version, which are not in partition directories.
 
-    Readers that find directories look for files in these: they would leave out the others, or fail.
+    Readers that find directories look for files only there: they would miss the others, or fail.
     """
     flat = table.flat_files()
     if flat:
@@ -171,7 +171,7 @@ def start_topic_query(frame: DataFrame, options: Options, name: str) -> Query:
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """Which output of which batch this is, so that the sink knows one that Spark repeats."""
+    """Identifies one output of one batch, so that the sink recognises a batch that Spark repeats."""
 
     query: str
     output: str
@@ -188,7 +188,7 @@ def write_topic(frame: DataFrame, options: Options, once: Once | None = None) ->
     writer.mode("append").save()
 
 
-def write_letters(frame: DataFrame, options: Options, once: Once | None = None) -> None:
+def write_dead_letters(frame: DataFrame, options: Options, once: Once | None = None) -> None:
     """Write dead letters, if there are any: most batches have none."""
     if not frame.isEmpty():
         write_topic(frame.coalesce(1), options, once)
@@ -200,7 +200,7 @@ def publish(
     turn: "Turn",
     partition_by: tuple[str, ...] = (),
 ) -> bool:
-    """Make the rows of a stream's batch visible in a table, exactly once."""
+    """Publish the rows of a stream's batch in a table, exactly once."""
     return table.publish(
         rows,
         writer=turn.query_id,
@@ -212,7 +212,7 @@ def publish(
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Which batch of which query is at work, and where that query keeps its progress."""
+    """The batch and the query that are being processed, and the query's checkpoint."""
 
     query_id: str
     number: int
@@ -220,12 +220,12 @@ class Turn:
 
 
 def turn(batch: DataFrame, number: int, options: Options, name: str) -> Turn:
-    """The turn of a batch that Spark hands to the query ``name``."""
+    """Return the turn of a batch that Spark passes to the query ``name``."""
     return Turn(query_id(batch), number, Path(checkpoint_of(options, name)))
 
 
 def publish_results(table: Table, rows: DataFrame, turn: Turn, options: TableOptions) -> None:
-    """The same for rows of results with their ``date``, whose many small files are compacted now and then."""
+    """Publish rows of results with their ``date``; their many small files are compacted at intervals."""
     publish(table, rows, turn, DATE_PARTITIONS)
     compact_sometimes(rows.sparkSession, table, turn, options)
 
@@ -237,7 +237,7 @@ def compact_sometimes(
     options: TableOptions,
     order_by: tuple[str, ...] = (),
 ) -> None:
-    """After every so many batches: compact. A file system that cannot do it safely keeps its small files."""
+    """Compact after every so many batches. A file system that cannot do it safely keeps its small files."""
     every = options.compact_every
     if every and turn.number % every == every - 1:
         with suppress(NoExchange):
@@ -245,7 +245,7 @@ def compact_sometimes(
 
 
 def publish_new(table: Table, rows: DataFrame, partition_by: tuple[str, ...] = ()) -> None:
-    """A batch makes a new table; one that is there already belongs to somebody."""
+    """Publish a new table from a batch job; an existing one is refused."""
     if not table.publish(rows, writer="batch", batch=0, partition_by=partition_by):
         raise PipelineError(f"{table.path} is already there: a batch writes a new table")
 
@@ -264,24 +264,24 @@ def _let_begin(query: Query) -> None:
     """Wait until a query has opened its sources.
 
     Spark gives the Python process of a source ten seconds to start. The queries of one pipeline would start
-    theirs at the same moment and make each other late.
+    theirs at the same moment and delay each other.
     """
     from pyspark.errors import StreamingQueryException
 
-    with suppress(StreamingQueryException):  # whoever looks after the query will see it
+    with suppress(StreamingQueryException):  # ``Running`` reports it
         while query.isActive and query.status["message"].startswith("Initializing"):
             query.awaitTermination(0.05)
 
 
 def checkpoint_of(options: Options, name: str) -> str:
-    """Where one query of a pipeline keeps its progress."""
+    """Return the checkpoint directory of one query of a pipeline."""
     if not options.checkpoint:
         raise PipelineError("a stream must remember how far it is: give --checkpoint DIRECTORY")
     return str(Path(options.checkpoint) / name)
 
 
 def query_id(batch: DataFrame) -> str:
-    """The id of the query that a batch belongs to: it lives as long as the query's checkpoint does."""
+    """Return the id of the query that a batch belongs to, which is stored in the query's checkpoint."""
     found: str = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     assert found, "only batches of a stream have a query"
     return found
@@ -291,7 +291,7 @@ _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def seconds_of(interval: str) -> float:
-    """``5s``, ``500ms``, ``2 minutes``: how long that is."""
+    """Return the seconds of ``5s``, ``500ms`` or ``2 minutes``."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|milli|s|m|h|d)[a-z]*\s*", interval)
     if match is None:
         raise PipelineError(f"{interval!r} is no time: write 500ms, 5s, 10 minutes or 1h")
@@ -302,18 +302,18 @@ def seconds_of(interval: str) -> float:
 
 
 def text(column: str = "value") -> Column:
-    """Bytes as text, or null where they are not UTF-8."""
+    """Return bytes as text, or null where they are not UTF-8."""
     return sf.try_validate_utf8(sf.col(column).cast("string"))
 
 
 def any_text(column: str | Column) -> Column:
-    """Bytes as text that every reader of a table takes: what is not UTF-8 becomes U+FFFD."""
+    """Return bytes as valid text: what is not UTF-8 becomes U+FFFD."""
     found = sf.col(column) if isinstance(column, str) else column
     return sf.make_valid_utf8(found.cast("string"))
 
 
 def problems(checks: Sequence[tuple[Column, str, str]]) -> tuple[Column, Column]:
-    """The first check that fails, as a reason and a sentence; null where a record is good."""
+    """Return the reason and the text of the first failed check; null for a valid record."""
     reason, problem = sf.lit(None).cast("string"), sf.lit(None).cast("string")
     for is_bad, word, sentence in reversed(checks):
         reason = sf.when(is_bad, sf.lit(word)).otherwise(reason)
@@ -325,12 +325,12 @@ DATE_PARTITIONS = ("date",)
 
 
 def dated(rows: DataFrame, time: str) -> DataFrame:
-    """Rows with the date (UTC) of one of their times, by which a table is cut into directories."""
+    """Return rows with the date (UTC) of one of their times, by which a table is partitioned."""
     days = sf.floor(sf.unix_seconds(time) / 86_400).cast("int")
     return rows.withColumn("date", sf.date_from_unix_date(days).cast("string"))
 
 
-# How far the clock of whoever writes an event may be ahead of the log's, and of ours.
+# How far the clock of an event's producer may be ahead of the log's, and of ours.
 CLOCKS_DIFFER = "1 minute"
 
 # Years with four digits. Windows around times at the ends of 64 bits overflow, and Python has no such times.
@@ -338,18 +338,18 @@ _CALENDAR = ("1000-01-01T00:00:00Z", "9999-01-01T00:00:00Z")
 
 
 def in_calendar(time: Column) -> Column:
-    """A time, or null where no calendar has it: a number that somebody took for a time."""
+    """Return a time, or null if it is outside of the calendar: a number that is not a time."""
     first, end = (sf.lit(text).cast("timestamp") for text in _CALENDAR)
     return sf.when((time >= first) & (time < end), time)
 
 
 def to_calendar(time: Column) -> Column:
-    """A time, or the first or last one of the calendar if it is beyond that."""
+    """Return a time, limited to the first and last one of the calendar."""
     first, end = (sf.lit(text).cast("timestamp") for text in _CALENDAR)
     return sf.greatest(first, sf.least(end, time))
 
 
-# A check of every pipeline that computes with times, before it does.
+# A check of every pipeline that computes with times.
 NO_TIME = (
     "BAD_TIME",
     f"the record's timestamp is not between {_CALENDAR[0][:4]} and {_CALENDAR[1][:4]}",
@@ -357,50 +357,50 @@ NO_TIME = (
 
 
 def has_no_time() -> Column:
-    """Whether a record's timestamp is one that cannot be computed with."""
+    """Return whether a record's timestamp cannot be used for computation."""
     return in_calendar(sf.col("timestamp")).isNull()
 
 
 def is_late(lateness: str, time: str = "time") -> Column:
-    """Whether an event came to the log more than this after it happened."""
+    """Return whether an event reached the log more than this after its time."""
     limit = sf.try_subtract(sf.col("timestamp"), sf.expr(f"INTERVAL {lateness}"))
     return sf.coalesce(sf.col(time) < limit, sf.lit(False))
 
 
 def moment() -> Column:
-    """The present, for all of a run that is no stream: Spark's own is another for each action."""
+    """Return the present, constant for a batch job: Spark's own differs for each action."""
     return sf.lit(datetime.now(UTC))
 
 
 def is_ahead(time: str = "time", *, now: Column | None = None) -> Column:
-    """Whether an event says that it happens after the log got it, or after the batch that reads it began.
+    """Return whether an event's time is after the log's timestamp, or after its batch began.
 
-    One with a wrong year would take the watermark along, and all that comes after it would be too late. The
-    log's time alone does not tell: with ``CreateTime`` it is what the same wrong clock said.
+    An event with a wrong year would move the watermark, and every later event would be too late. The log's
+    timestamp alone does not show it: with ``CreateTime`` it comes from the same wrong clock.
     """
     limit = sf.try_add(_no_younger_than_its_batch(now), sf.expr(f"INTERVAL {CLOCKS_DIFFER}"))
     return sf.coalesce(sf.col(time) > limit, sf.lit(False))
 
 
 def with_watermark(records: DataFrame, time: str, delay: str) -> DataFrame:
-    """A stream with a watermark over its records' timestamps, in the column ``time``.
+    """Return a stream with a watermark over its records' timestamps, in the column ``time``.
 
-    A timestamp is whatever a producer's clock said. One that is ahead would take the watermark along, and the
-    records of all others would be too late: for the watermark, no record is younger than its batch.
+    A timestamp comes from the producer's clock. One that is ahead would move the watermark, and the records
+    of all other producers would be too late: for the watermark, no record is younger than its batch.
     """
     return records.withColumn(time, _no_younger_than_its_batch()).withWatermark(time, delay)
 
 
 def _no_younger_than_its_batch(now: Column | None = None) -> Column:
-    """A record's timestamp, or the present if that is earlier.
+    """Return a record's timestamp, or the present if that is earlier.
 
-    Spark writes down when a batch began, so one that it repeats has the same times.
+    Spark stores when a batch began, so a repeated batch has the same times.
     """
     return sf.least(sf.col("timestamp"), sf.current_timestamp() if now is None else now)
 
 
 def to_json(frame: DataFrame, *, topic: str, key: str, kind: str) -> DataFrame:
-    """Rows as JSON records of a topic, keyed by one of their columns; a header says what they are."""
+    """Return rows as JSON records of a topic, keyed by one of their columns; a header has their kind."""
     header = sf.struct(sf.lit("kind").alias("key"), sf.lit(kind).cast("binary").alias("value"))
     return frame.select(
         sf.lit(topic).alias("topic"),

@@ -1,17 +1,17 @@
-"""Topics to Parquet, exactly once: ``<to>/topic=clicks/date=2026-01-31/hour=05/*.parquet``.
+"""Writes topics to Parquet, exactly once: ``<to>/topic=clicks/date=2026-01-31/hour=05/*.parquet``.
 
-Rows are records as they were (key, value, headers, partition, offset, timestamp), by the hour of their
-timestamp in UTC. With ``value=text`` or ``value=json`` values are text columns, and records whose value is
-not that go to the dead-letter topic instead.
+Rows are unchanged records (key, value, headers, partition, offset, timestamp), by the hour of their timestamp
+in UTC. With ``value=text`` or ``value=json`` values are text columns, and records with another value go to
+the dead-letter topic instead.
 """
 
 from dataclasses import dataclass
 
 from millpond.spark.pipelines import flow
 from millpond.spark.pipelines.compaction import compact
+from millpond.spark.pipelines.dead_letters import dead_letters
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
-from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.spark_names import DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table, spark_path
 
@@ -22,7 +22,7 @@ VALUES = ("binary", "text", "json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(flow.TableOptions):
-    """What the lake can be told."""
+    """The options of the lake."""
 
     value: str = option("binary", "What values are kept as.", choices=VALUES)
     files: int = option(1, "Files that a batch writes into one hour.")
@@ -30,12 +30,12 @@ class Options(flow.TableOptions):
 
 
 def start(spark: SparkSession, options: Options) -> list[Query]:
-    """Keep the lake up to date."""
+    """Write the topics to the lake as a stream."""
     options = options.named("lake")
     table = Table(options.to)
     judged = flow.observed(judge(flow.read_stream(spark, options), options.value))
     if options.value != "binary":
-        flow.make_letter_topic(options)
+        flow.make_dead_letter_topic(options)
 
     def publish(batch: DataFrame, number: int) -> None:
         if options.value != "binary":
@@ -45,7 +45,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
         flow.publish(table, rows, turn, PARTITIONS)
         if options.value != "binary":
             once = flow.Once(flow.query_id(batch), "letters", number)
-            flow.write_letters(dead(batch, options), options, once)
+            flow.write_dead_letters(dead(batch, options), options, once)
             batch.unpersist()
         flow.compact_sometimes(batch.sparkSession, table, turn, options, ORDER)
 
@@ -53,7 +53,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
-    """Write what is in the topics now to a new lake, or compact one; the answer says what was written."""
+    """Write the present records to a new lake, or compact one; return a summary."""
     options = options.named("lake")
     if options.only_compact:
         done = compact(spark, Table(options.to), order_by=ORDER, quiet_s=options.quiet_s)
@@ -63,12 +63,12 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
         )
     judged = judge(flow.read_batch(spark, options), options.value)
     if options.value != "binary":
-        flow.make_letter_topic(options)
+        flow.make_dead_letter_topic(options)
     table = Table(options.to)
     rows = partitioned(good(judged)).repartition(*PARTITIONS)
     flow.publish_new(table, rows, PARTITIONS)
     if options.value != "binary":
-        flow.write_letters(dead(judged, options), options)
+        flow.write_dead_letters(dead(judged, options), options)
     written = spark.read.parquet(spark_path(table.path))
     return (
         written.groupBy("topic", sf.col("date").cast("string"), "hour")
@@ -81,7 +81,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
 
 
 def judge(records: DataFrame, value: str) -> DataFrame:
-    """Add ``reason`` and ``problem``: null for records that the lake can keep."""
+    """Add ``reason`` and ``problem``: null for records that the lake keeps."""
     if value not in VALUES:
         raise PipelineError(f"--value {value}: give one of {', '.join(VALUES)}")
     never = sf.lit(False)
@@ -104,14 +104,14 @@ def judge(records: DataFrame, value: str) -> DataFrame:
 
 
 def good(judged: DataFrame) -> DataFrame:
-    """What the lake keeps."""
+    """Return the records that the lake keeps."""
     kept = judged.where(sf.col("reason").isNull()).drop("reason", "problem")
     return kept.withColumn("value", sf.col("text")).drop("text") if "text" in kept.columns else kept
 
 
 def dead(judged: DataFrame, options: Options) -> DataFrame:
-    """What goes to the dead-letter topic."""
-    return letters(
+    """Return dead letters for the others."""
+    return dead_letters(
         judged.where(sf.col("reason").isNotNull()),
         topic=options.dead_letter_topic,
         group=options.group,

@@ -1,11 +1,11 @@
-"""Service logs as columns: JSON, logfmt, the access logs of Apache and nginx, syslog old and new.
+"""Parses service logs into columns: JSON, logfmt, the access logs of Apache and nginx, syslog old and new.
 
-Each format is a regular expression or a JSON schema, tried in an order in which no line fits two of them.
-A line that fits none keeps its text as message and has no time: the caller decides what becomes of it.
+Each format is a regular expression or a JSON schema, tried in an order in which no line matches two of them.
+A line that matches none keeps its text as message and has no time: the caller decides what to do with it.
 
-Java's expressions recurse for every turn of a repeated group: a long line would overflow the stack and end
-the JVM. So groups are repeated possessively here (``*+``), which is a loop, and takes time in proportion to
-the line.
+Java's expressions recurse for every repetition of a group: a long line would overflow the stack and end the
+JVM. So groups are repeated possessively here (``*+``), which is a loop, and takes time in proportion to the
+line.
 """
 
 from millpond.spark.pipelines import flow
@@ -15,9 +15,9 @@ _JSON = (
     "time string, timestamp string, ts string, `@timestamp` string, level string, severity string, "
     "service string, app string, logger string, message string, msg string"
 )
-# What stands between quotes, with \" and the like in it.
+# A quoted string, with \" and similar escapes.
 _QUOTED = r'[^"\\]*+(?:\\.[^"\\]*+)*+'
-# host ident user [time] "request" status bytes; what "combined" adds behind it is of no use here
+# host ident user [time] "request" status bytes; the fields that "combined" appends are not used
 _ACCESS = rf'^(\S+) \S+ \S+ \[([^\]]+)\] "({_QUOTED})" (\d{{3}}) (\d+|-)'
 # RFC 5424: <pri>1 time host app procid msgid structured-data message
 _SYSLOG = (
@@ -40,17 +40,17 @@ _LEVELS = {
     "DEBUG": ("DEBUG", "TRACE", "FINE", "VERBOSE"),
 }
 ERRORS = ("ERROR", "FATAL")
-LINE_BYTES_MAX = 1024 * 1024  # as much as a record may have by default; what is longer is no line
-SERVICE_CHARS_MAX = 200  # a name is shorter, and results are grouped by it
-MESSAGE_CHARS_MAX = 4000  # of a message, results show no more
+LINE_BYTES_MAX = 1024 * 1024  # the default size limit of a record; anything longer is not a line
+SERVICE_CHARS_MAX = 200  # names are shorter, and results are grouped by them
+MESSAGE_CHARS_MAX = 4000  # results show no more of a message
 
 
 def parse(records: DataFrame) -> DataFrame:
     """Add ``line``, ``format``, ``time``, ``service``, ``level`` and ``message`` to records.
 
-    The service is what the line says, or else the record's key, or else its topic. A line that gives no
-    time of its own that makes sense, or gives it without a year, has the record's. What is too long to be a
-    line has none.
+    The service comes from the line, or else from the record's key, or else from its topic. A line without a
+    valid time, or with a time without a year, has the record's. A value that is too long to be a line has no
+    ``line``.
     """
     line = sf.col("line")
     document = sf.from_json(line, _JSON)
@@ -95,7 +95,7 @@ def parse(records: DataFrame) -> DataFrame:
 
 
 def level_of(word: Column) -> Column:
-    """One of five names for the many that loggers use."""
+    """Return one of five names for the many level names of loggers."""
     upper = sf.upper(word)
     found = sf.lit(None).cast("string")
     for name, words in _LEVELS.items():
@@ -171,9 +171,9 @@ def _known(found: Column) -> Column:
 
 
 def _time(found: Column) -> Column:
-    """ISO 8601, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970.
+    """Parse ISO 8601, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970.
 
-    The units are told apart by size: each has the times from 1973 (seconds: all) to 5138 for itself.
+    The units are told apart by size: their ranges, from 1973 (seconds: all) to 5138, do not overlap.
     """
     number = found.try_cast("double")
     size = sf.abs(number)
@@ -182,7 +182,7 @@ def _time(found: Column) -> Column:
         .when(size < 1e14, number * 1e3)
         .when(size < 1e17, number)
         .when(size < 1e20, number / 1e3)
-    )  # what is larger, and NaN, which Spark takes for the largest number, is no time
+    )  # larger numbers, and NaN, which Spark sorts as the largest number, are not times
     return sf.coalesce(
         flow.in_calendar(sf.try_to_timestamp(found)), sf.timestamp_micros(micros.try_cast("bigint"))
     )

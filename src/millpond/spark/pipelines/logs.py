@@ -1,16 +1,16 @@
 """Service logs: levels and error patterns of each service and minute, and alerts.
 
-Lines are understood in the formats of ``log_formats.py``; a line in none of them counts as INFO of its
-record's key. What is not text at all, or too long for a line, goes to the dead-letter topic. Results go to
-``<to>/levels`` and ``<to>/patterns`` as Parquet; alerts go to ``<to>/alerts`` and to a topic as JSON.
+Lines are parsed by ``log_formats.py``; a line in an unknown format counts as INFO of its record's key. Values
+that are not text, or too long for a line, go to the dead-letter topic. Results go to ``<to>/levels`` and
+``<to>/patterns`` as Parquet; alerts go to ``<to>/alerts`` and to a topic as JSON.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.dead_letters import dead_letters
 from millpond.spark.pipelines.flow import Query, option
-from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.log_formats import ERRORS, LINE_BYTES_MAX, parse
 from millpond.spark.pipelines.signatures import signature
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
@@ -22,7 +22,7 @@ RESULTS = ("levels", "patterns", "alerts")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(flow.TableOptions):
-    """What the logs can be told."""
+    """The options of the logs pipeline."""
 
     lateness: str = option("1 minute", "How late a line may be and still count.")
     window: str = option("1 minute", "Lines are counted in windows of this length.")
@@ -32,15 +32,15 @@ class Options(flow.TableOptions):
 
     @property
     def alert_topic(self) -> str:
-        """Where alerts go."""
+        """The topic of alerts."""
         return self.alerts or f"{self.source[0]}.alerts"
 
 
 def start(spark: SparkSession, options: Options) -> list[Query]:
-    """Two queries: counts (with patterns and alerts made of them), and what is no text."""
+    """Start two queries: counts (with patterns and alerts made of them), and invalid records."""
     options = options.named("logs")
     judged = judge(flow.read_stream(spark, options, alignPartitions="true"), options.lateness)
-    flow.make_letter_topic(options, Wanted(option="--alerts", name=options.alert_topic))
+    flow.make_dead_letter_topic(options, Wanted(option="--alerts", name=options.alert_topic))
     tables = {name: Table(Path(options.to) / name) for name in RESULTS}
 
     def finish(batch: DataFrame, number: int) -> None:
@@ -63,17 +63,17 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
-    """The same over what is in the topics now; the answer are the alerts."""
+    """Process the present records; return the alerts."""
     options = options.named("logs")
     judged = judge(flow.read_batch(spark, options), options.lateness, now=flow.moment())
-    flow.make_letter_topic(options, Wanted(option="--alerts", name=options.alert_topic))
+    flow.make_dead_letter_topic(options, Wanted(option="--alerts", name=options.alert_topic))
     counted = counts(good(judged), window=options.window, lateness=options.lateness).persist()
     found = results(counted, options)
     for name, rows in found.items():
         dated = flow.dated(rows.coalesce(1), "start")
         flow.publish_new(Table(Path(options.to) / name), dated, flow.DATE_PARTITIONS)
-    flow.write_letters(alert_records(found["alerts"], options), options)
-    flow.write_letters(dead(judged, options), options)
+    flow.write_dead_letters(alert_records(found["alerts"], options), options)
+    flow.write_dead_letters(dead(judged, options), options)
     return found["alerts"]
 
 
@@ -81,7 +81,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
 
 
 def judge(records: DataFrame, lateness: str, *, now: Column | None = None) -> DataFrame:
-    """Parse lines and say which cannot be counted."""
+    """Parse lines and add the reason why a line cannot be counted."""
     reason, problem = flow.problems(
         (
             (sf.col("value").isNull(), "EMPTY", "the record has no value"),
@@ -108,7 +108,7 @@ def judge(records: DataFrame, lateness: str, *, now: Column | None = None) -> Da
 
 
 def good(judged: DataFrame) -> DataFrame:
-    """Lines that count, with the pattern of those that are errors."""
+    """Return the lines that count, with the pattern of errors."""
     is_error = sf.col("level").isin(*ERRORS)
     return judged.where(sf.col("reason").isNull()).select(
         "time",
@@ -120,8 +120,8 @@ def good(judged: DataFrame) -> DataFrame:
 
 
 def dead(judged: DataFrame, options: Options) -> DataFrame:
-    """Dead letters for those that do not."""
-    return letters(
+    """Return dead letters for the others."""
+    return dead_letters(
         judged.where(sf.col("reason").isNotNull()),
         topic=options.dead_letter_topic,
         group=options.group,
@@ -130,7 +130,7 @@ def dead(judged: DataFrame, options: Options) -> DataFrame:
 
 
 def counts(lines: DataFrame, *, window: str, lateness: str) -> DataFrame:
-    """Lines of each window, service, level and pattern, with an example."""
+    """Return the lines of each window, service, level and pattern, with an example."""
     return (
         lines.withWatermark("time", lateness)
         .groupBy(sf.window("time", window).alias("window"), "service", "level", "pattern")
@@ -142,14 +142,14 @@ def counts(lines: DataFrame, *, window: str, lateness: str) -> DataFrame:
 
 
 def results(counted: DataFrame, options: Options) -> dict[str, DataFrame]:
-    """What is made of the counts of whole windows: levels, patterns of errors, alerts."""
+    """Return the results from the counts of whole windows: levels, patterns of errors, alerts."""
     levels = counted.groupBy("start", "service", "level").agg(sf.sum("lines").alias("lines"))
     patterns = counted.where(sf.col("pattern").isNotNull())
     return {"levels": levels, "patterns": patterns, "alerts": alerts(counted, options)}
 
 
 def alerts(counted: DataFrame, options: Options) -> DataFrame:
-    """Services with many errors in a window, with the pattern that is most of them."""
+    """Return services with many errors in a window, with their most frequent pattern."""
     is_error = sf.col("level").isin(*ERRORS)
     errors = sf.when(is_error, sf.col("lines"))
     return (
@@ -168,5 +168,5 @@ def alerts(counted: DataFrame, options: Options) -> DataFrame:
 
 
 def alert_records(found: DataFrame, options: Options) -> DataFrame:
-    """Alerts as records, keyed by service."""
+    """Return alerts as records, keyed by service."""
     return flow.to_json(found, topic=options.alert_topic, key="service", kind="alert")

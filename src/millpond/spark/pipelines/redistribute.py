@@ -1,12 +1,12 @@
-"""A backlog spread evenly over a topic with more partitions, so that more consumers can work it off.
+"""Spreads a backlog evenly over a topic with more partitions, so that more consumers can process it.
 
-Records of one key stay in their order: a key goes to one partition for the whole run. Where a few keys make
-most of the backlog, hashing would put some of them together by chance; so the backlog is counted first, the
-largest keys are placed one by one where there is least, and the many small ones are hashed. The plan is kept
-beside the checkpoint. Records without a key have no order to keep and go round.
+Records of one key keep their order: a key goes to one partition for the whole run. Where a few keys make most
+of the backlog, hashing would put some of them together by chance; so the backlog is counted first, the
+largest keys are assigned one by one to the emptiest partition, and the many small ones are hashed. The plan
+is kept beside the checkpoint. Records without a key have no order to keep and are distributed in turn.
 
-With ``take_over=GROUP`` the run begins where that group stands and moves its committed offsets on as records
-are moved, so its consumers find an empty backlog when they come back.
+With ``take_over=GROUP`` the run begins at that group's committed offsets and advances them as records are
+moved, so its consumers find an empty backlog when they return.
 """
 
 import heapq
@@ -24,12 +24,12 @@ from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession
 from millpond.spark.pipelines.topics import Wanted, make_topics
 
 _WITHOUT_MEMBERS = frozenset({"Empty", "Dead", ""})
-KEYS_PLACED_MAX = 1000  # a key smaller than the thousandth cannot tip the balance
+KEYS_PLACED_MAX = 1000  # a key smaller than the thousandth cannot change the balance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(flow.Options):
-    """What redistribution can be told."""
+    """The options of redistribution."""
 
     partitions: int = option(
         8, "Partitions of the topic that --to names; it is made if it is not there."
@@ -53,7 +53,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
-    """Move what is there now; the answer says how many records each partition got."""
+    """Move the present records; return how many records each partition got."""
     if options.take_over:
         raise PipelineError(
             "--take-over moves the group's offsets along as a stream does: leave out --batch and give "
@@ -69,7 +69,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
 
 
 def prepare_topic(options: Options) -> None:
-    """Make the topic, or find that it has the partitions that were asked for."""
+    """Create the topic, or check that it has the requested partitions."""
     if not options.to:
         raise PipelineError("nowhere to write: give --to TOPIC")
     wanted = Wanted(option="--to", name=options.to, partitions=options.partitions)
@@ -87,7 +87,7 @@ def prepare_topic(options: Options) -> None:
 
 
 def count_keys(records: DataFrame) -> DataFrame:
-    """How many records each key has; the largest keys only."""
+    """Return how many records each key has; the largest keys only."""
     return (
         records.where(sf.col("key").isNotNull())
         .groupBy(sf.xxhash64("key").alias("hash"))
@@ -98,12 +98,12 @@ def count_keys(records: DataFrame) -> DataFrame:
 
 
 def place_keys(counts: DataFrame, partitions: int) -> dict[int, int]:
-    """Where each of the largest keys goes, by the hash of the key."""
+    """Return the partition of each of the largest keys, by the hash of the key."""
     return balance([(row["hash"], row["records"]) for row in counts.collect()], partitions)
 
 
 def balance(sizes: Sequence[tuple[int, int]], partitions: int) -> dict[int, int]:
-    """Items of these sizes, the largest first, each into the bin that has least."""
+    """Assign items of these sizes, the largest first, each to the emptiest bin."""
     bins = [(0, number) for number in range(partitions)]
     placed: dict[int, int] = {}
     for item, size in sorted(sizes, key=lambda pair: (-pair[1], pair[0])):
@@ -114,7 +114,7 @@ def balance(sizes: Sequence[tuple[int, int]], partitions: int) -> dict[int, int]
 
 
 def spread(records: DataFrame, plan: Mapping[int, int], options: Options) -> DataFrame:
-    """Records with their new partition, in an order in which no key overtakes itself.
+    """Return records with their new partition, in an order that keeps the order of each key.
 
     All records of a new partition are written by one task, in the order of the old partitions.
     """
@@ -149,7 +149,7 @@ def _target(plan: Mapping[int, int], partitions: int) -> Column:
 
 
 def _plan(spark: SparkSession, options: Options) -> dict[int, int]:
-    """The plan of this checkpoint: made once, since a key must not move while its records do."""
+    """Return the plan of this checkpoint: made once, since a key must not move while its records do."""
     file = Path(flow.checkpoint_of(options, "redistribute-plan.json"))
     if not file.exists():
         plan = place_keys(count_keys(flow.read_batch(spark, options)), options.partitions)

@@ -1,13 +1,13 @@
-"""Banked traffic sent again at any multiple of its speed, as a load test.
+"""Sends recorded traffic again at any multiple of its speed, as a load test.
 
-Time in the bank is cut into slices; each batch sends one of them, when its turn has come: at speed 10 and
+Time in the bank is cut into slices; each batch sends one of them, when its time has come: at speed 10 and
 slices of one second, a batch sends ten seconds of the bank. Batches are numbered by Spark's own
-``rate-micro-batch`` source, so a run that is stopped goes on with the next slice, and a slice that Spark
-repeats is sent once. Inside a slice records go as fast as they can, key by key in their old order.
+``rate-micro-batch`` source, so a run that is stopped continues with the next slice, and a slice that Spark
+repeats is sent once. Inside a slice records are sent as fast as possible, key by key in their old order.
 
-Time in which nothing was recorded is shortened to ``idle_max_s``: a single record whose producer's clock
-stood at 1970 would otherwise be followed by decades of empty slices. The minutes that a bank has are its
-directories, so no data is read to find them.
+Time without records is shortened to ``idle_max_s``: a single record whose producer's clock was at 1970 would
+otherwise be followed by decades of empty slices. The minutes of a bank are its directories, so no data is
+read to find them.
 """
 
 import json
@@ -35,7 +35,7 @@ _LONG_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(flow.Options):
-    """What a replay can be told."""
+    """The options of a replay."""
 
     bank: str = option("", "Directory that the bank pipeline wrote.")
     speed: float = option(1.0, "How many times as fast as it was recorded.")
@@ -47,7 +47,7 @@ class Options(flow.Options):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Time in which something was recorded, in microseconds; ``end_us`` is no part of it."""
+    """A time span with records, in microseconds; ``end_us`` is not included."""
 
     first_us: int
     end_us: int
@@ -55,7 +55,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A bank's time from a moment on, as so many slices without a gap between them."""
+    """Consecutive slices of a bank's time from a moment on."""
 
     first_us: int
     slices: int
@@ -65,14 +65,14 @@ class Stretch:
 class Slices:
     """A bank's time, cut: slice n is the records of ``length_us`` microseconds from ``at(n)`` on.
 
-    Stretches are in the order of time. Between two of them is time in which nothing was recorded.
+    Stretches are in the order of time. Between two of them is time without records.
     """
 
     length_us: int
     stretches: tuple[Stretch, ...] = ()
 
     def at(self, number: int) -> int:
-        """Where a slice begins."""
+        """Return the start of a slice."""
         for stretch in self.stretches:
             if number < stretch.slices:
                 return stretch.first_us + number * self.length_us
@@ -81,15 +81,15 @@ class Slices:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of slices."""
         return sum(stretch.slices for stretch in self.stretches)
 
     def end_of(self, stretch: Stretch) -> int:
-        """Where the last slice of a stretch ends."""
+        """Return the end of the last slice of a stretch."""
         return stretch.first_us + stretch.slices * self.length_us
 
     def left_out(self, spans: Iterable[Span]) -> list[Span]:
-        """Those of the spans that are in no slice."""
+        """Return the spans that are in no slice."""
         firsts = [stretch.first_us for stretch in self.stretches]
         return [
             span
@@ -100,10 +100,10 @@ class Slices:
 
 
 def cut(slices: Slices, spans: Iterable[Span], *, idle_max: int) -> Slices:
-    """The slices with more behind them, for spans that are later and in the order of time.
+    """Return the slices extended by later spans, which are in the order of time.
 
-    A gap of more than ``idle_max`` slices becomes ``idle_max`` empty ones. Slices that there are stay what
-    they are: batches count them.
+    A gap of more than ``idle_max`` slices becomes ``idle_max`` empty ones. Existing slices do not change:
+    batches count them.
     """
     stretches = list(slices.stretches)
     for span in spans:
@@ -150,7 +150,9 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 
 
 def _of_checkpoint(spans: Sequence[Span], options: Options) -> Slices:
-    """The slices of this checkpoint: those that it began with, and behind them what was banked since."""
+    """Return the slices of this checkpoint: those that it began with, and after them what was recorded
+    since.
+    """
     file = Path(flow.checkpoint_of(options, "replay-slices.json"))
     begun = Slices(length_us(options))
     if file.exists():
@@ -171,7 +173,7 @@ def _of_checkpoint(spans: Sequence[Span], options: Options) -> Slices:
 
 
 def _begun(document: dict[str, Any], options: Options) -> Slices:
-    """The slices that a checkpoint has noted, which must have the length that is asked for now."""
+    """Return the slices stored in a checkpoint, which must have the requested length."""
     length = document["length_us"]
     if length != length_us(options):
         raise PipelineError(
@@ -181,13 +183,13 @@ def _begun(document: dict[str, Any], options: Options) -> Slices:
         )
     if "stretches" in document:
         return Slices(length, tuple(Stretch(**stretch) for stretch in document["stretches"]))
-    # Slices used to follow each other without end; those that are begun stay where they are.
+    # Older versions had slices without gaps; existing ones stay where they are.
     batches = last_begun(Path(flow.checkpoint_of(options, "replay"))) + 1
     return Slices(length, (Stretch(document["first_us"], batches),))
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
-    """Send the whole bank at once, as fast as it goes; the answer says what was sent."""
+    """Send the whole bank at once, as fast as possible; return a summary."""
     bank = open_bank(spark, options)
     check_topics(bank, options)
     flow.write_topic(outgoing(bank, options), options)
@@ -195,7 +197,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
 
 
 def open_bank(spark: SparkSession, options: Options) -> DataFrame:
-    """The bank, if the options make sense."""
+    """Check the options and return the bank."""
     if not options.bank:
         raise PipelineError("which traffic? Give --bank DIRECTORY, written by the bank pipeline")
     if options.speed <= 0 or options.slice_s <= 0:
@@ -208,7 +210,7 @@ def open_bank(spark: SparkSession, options: Options) -> DataFrame:
 
 
 def check_topics(bank: DataFrame, options: Options) -> None:
-    """Whether the topics that records go to are there, before the first of them is sent."""
+    """Check that the target topics exist, before the first record is sent."""
     if options.to:
         for topic, why in unusable_topics(options.bootstrap, {options.to}, option="--to").items():
             raise PipelineError(f"--to {topic}: the topic {why}")
@@ -228,23 +230,23 @@ def _topics_of(bank: DataFrame) -> list[str]:
 
 
 def length_us(options: Options) -> int:
-    """How much of the bank's time a slice is."""
+    """Return how much of the bank's time a slice is."""
     return max(1, round(options.slice_s * options.speed * 1_000_000))
 
 
 def idle_max(options: Options) -> int:
-    """How many empty slices a pause has at most."""
+    """Return the largest number of empty slices in a gap."""
     return math.ceil(options.idle_max_s / options.slice_s)
 
 
 def minutes(options: Options) -> list[int]:
-    """The minutes (since 1970) of which a bank has records, by its directories."""
+    """Return the minutes (since 1970) with records in a bank, from its directories."""
     names = {file.parent.name for file in Table(options.bank).files()}
     return sorted(int(name.removeprefix("minute=")) for name in names if name.startswith("minute="))
 
 
 def recorded(bank: DataFrame, options: Options) -> list[Span]:
-    """When something was recorded, by the minute; only the first and the last minute are looked into."""
+    """Return the time spans with records, by the minute; only the first and the last minute are read."""
     found = minutes(options)
     ends = (
         bank.where(sf.col("minute").isin(found[0], found[-1]))
@@ -265,7 +267,7 @@ def recorded(bank: DataFrame, options: Options) -> list[Span]:
 
 
 def slice_of(bank: DataFrame, slices: Slices, number: int) -> DataFrame:
-    """The records of one slice; the minutes of the directories leave the other files unread."""
+    """Return the records of one slice; the minutes of the directories leave the other files unread."""
     start = slices.at(number)
     last = min(start + slices.length_us - 1, _LONG_MAX)
     minutes = sf.col("minute").between(start // _MINUTE_US, last // _MINUTE_US)
@@ -273,7 +275,9 @@ def slice_of(bank: DataFrame, slices: Slices, number: int) -> DataFrame:
 
 
 def outgoing(records: DataFrame, options: Options) -> DataFrame:
-    """Rows for the sink, to ``to`` or to the topics they came from, partition by partition in order."""
+    """Return rows for the sink, to ``to`` or to the topics they came from, partition by partition in
+    order.
+    """
     topic = sf.lit(options.to) if options.to else sf.col("topic")
     return (
         records.select(topic.alias("topic"), "partition", "offset", "key", "value", "headers")

@@ -1,7 +1,8 @@
-"""A pipeline that runs: its queries, what they have done so far, and how to end them.
+"""A running pipeline: its queries, their progress, and how to stop them.
 
-Spark reports each batch of each query as a document. ``Tally`` adds them up; it is plain data and knows
-nothing of Spark. ``Running`` asks for the documents, shows the pipeline as a group of the broker, and stops.
+Spark reports each batch of each query as a document. ``QueryStats`` adds them up; it is plain data and
+independent of Spark. ``Running`` fetches the documents, shows the pipeline as a group of the broker, and
+stops.
 """
 
 import importlib
@@ -29,8 +30,8 @@ _BEGINNINGS_MAX = 5
 
 
 @dataclass(slots=True)
-class Tally:
-    """What one query has done."""
+class QueryStats:
+    """The progress of one query."""
 
     name: str
     batches: int = 0
@@ -40,12 +41,12 @@ class Tally:
     dead_letters: int = 0
     dropped_late: int = 0
     last_batch: int = -1
-    facts: dict[str, float] = field(default_factory=dict)  # what only this pipeline can say
+    facts: dict[str, float] = field(default_factory=dict)  # metrics of this pipeline only
 
     def add(self, progress: Mapping[str, Any]) -> None:
-        """Count one report of Spark; reports of batches that were counted, and of idle times, add nothing.
+        """Count one report of Spark; repeated reports of a batch, and idle reports, add nothing.
 
-        A report of an idle time carries the number of the batch that comes next.
+        An idle report carries the number of the batch that comes next.
         """
         self.lag = lag_of(progress)
         number, rows = progress["batchId"], progress["numInputRows"]
@@ -64,7 +65,7 @@ class Tally:
 
 
 def lag_of(progress: Mapping[str, Any]) -> int | None:
-    """How many records a query is behind, if its sources say so."""
+    """Return how many records a query is behind, if its sources report it."""
     lags = [
         sum(
             max(0, last - ends.get(topic, {}).get(partition, last))
@@ -88,7 +89,7 @@ class Running:
     """A started pipeline.
 
     Spark waits ten seconds for a Python process to start and then fails the query. On a machine that is
-    busier than that, the pipeline is begun again from its checkpoint, a few times.
+    busier than that, the pipeline is restarted from its checkpoint, a few times.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Running:
         self._begun = 1
         self._group = group
         self._until_drained = until_drained
-        self._tallies: dict[str, Tally] = {}
+        self._stats: dict[str, QueryStats] = {}
         self.queries = begin()
 
     @property
@@ -121,21 +122,21 @@ class Running:
         """Whether any query runs."""
         return any(query.isActive for query in self.queries)
 
-    def tallies(self) -> list[Tally]:
-        """What the queries have done up to now; ends a pipeline that was to run until it is drained."""
+    def stats(self) -> list[QueryStats]:
+        """Return the progress of the queries; stops a pipeline that was to run until it is drained."""
         for query in self.queries:
-            tally = self._tallies.setdefault(query.name, Tally(query.name))
+            query_stats = self._stats.setdefault(query.name, QueryStats(query.name))
             for progress in query.recentProgress:
-                tally.add(_document(progress))
+                query_stats.add(_document(progress))
             if query.name == self.name:
-                tally.facts = self._facts()
-        found = list(self._tallies.values())
+                query_stats.facts = self._facts()
+        found = list(self._stats.values())
         if self._until_drained and self.active and all(t.batches and t.lag == 0 for t in found):
             self.stop()
         return found
 
     def check(self) -> None:
-        """Raise what ended a query, if it was an error."""
+        """Raise the error that ended a query, if there was one."""
         for query in self.queries:
             failure = query.exception()
             if failure is not None:
@@ -147,7 +148,7 @@ class Running:
             )
 
     def _silent(self) -> list[str]:
-        """Queries that were to work everything off, are over, and have left a batch undone."""
+        """Return queries that were to process everything, have ended, and left a batch unfinished."""
         if self._ends is None or self._is_stopped:
             return []
         return [
@@ -159,16 +160,18 @@ class Running:
         ]
 
     def wait(self, seconds: float) -> bool:
-        """Wait a little; true when all queries have ended. A query that fails ends the others."""
+        """Wait up to ``seconds``. Return True when all queries have ended. A query that fails stops the
+        others.
+        """
         waited_for = next((query for query in self.queries if query.isActive), None)
         if waited_for is not None:
-            with suppress(StreamingQueryException):  # looked at below, with those of the others
+            with suppress(StreamingQueryException):  # checked below, with those of the others
                 waited_for.awaitTermination(seconds)
         failures = [str(query.exception()) for query in self.queries if query.exception()]
         silent = self._silent()
         if not failures and not silent:
             return not self.active
-        self.tallies()
+        self.stats()
         self._stop_queries()
         if self._begun >= _BEGINNINGS_MAX or not all(TOO_BUSY in text for text in failures):
             return True
@@ -178,7 +181,7 @@ class Running:
         return False
 
     def stop(self) -> None:
-        """End the queries. What a batch has not finished is done again from the checkpoint."""
+        """Stop the queries. An unfinished batch is repeated from the checkpoint."""
         self._is_stopped = True
         self._stop_queries()
 
@@ -187,7 +190,7 @@ class Running:
             query.stop()
 
     def close(self) -> None:
-        """After the end: let the last offsets reach the broker."""
+        """Commit the last offsets after the end."""
         if self._group is not None:
             self._group.close()
             self._group = None
@@ -221,19 +224,19 @@ def start(spark: SparkSession, name: str, options: Options) -> Running:
 
 
 def _about(options: Options) -> str:
-    """What a pipeline works on, for whoever reads why it failed."""
+    """Return what a pipeline reads and writes, for error messages."""
     given = (("--from", ",".join(options.source)), ("--to", options.to))
     named = [f"{name} {value}" for name, value in given if value]
     return f" ({' '.join([*named, f'--checkpoint {options.checkpoint}'])})"
 
 
-def run(spark: SparkSession, name: str, options: Options) -> list[Tally]:
-    """Run a pipeline to its end, which ``available_now`` gives it; raises what went wrong."""
+def run(spark: SparkSession, name: str, options: Options) -> list[QueryStats]:
+    """Run a pipeline with ``available_now`` to its end; raises its error."""
     running = start(spark, name, options)
     try:
         while not running.wait(0.5):
-            running.tallies()
-        found = running.tallies()
+            running.stats()
+        found = running.stats()
         running.check()
         return found
     finally:
@@ -242,6 +245,6 @@ def run(spark: SparkSession, name: str, options: Options) -> list[Tally]:
 
 
 def _document(progress: Any) -> dict[str, Any]:
-    """A report as plain data, without Spark's rows in it."""
+    """Return a report as plain data, without Spark's rows in it."""
     found: dict[str, Any] = json.loads(progress.json)
     return found

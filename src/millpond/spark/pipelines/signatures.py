@@ -1,13 +1,13 @@
-"""The pattern of a message: what is left when everything that differs from case to case is taken out.
+"""The pattern of a message: the message without its variable parts.
 
-``timeout after 3012 ms talking to 10.0.0.7`` and the same with other numbers are one pattern. It is made of
+``timeout after 3012 ms talking to 10.0.0.7`` and the same with other numbers have one pattern. It is made by
 regular expressions that run inside Spark; nothing is done record by record in Python.
 """
 
 from millpond.spark.pipelines.spark_names import Column, sf
 
-# In this order: what is longer and more particular is taken out before what could be a part of it. Groups are
-# repeated possessively: Java would recurse for every turn of the others and run out of stack.
+# In this order: longer and more specific parts are replaced before those that could be a part of them. Groups
+# are repeated possessively: Java would recurse for every repetition and overflow the stack.
 _RULES = (
     (r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}", "<uuid>"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?", "<time>"),
@@ -20,12 +20,14 @@ _RULES = (
     (r"\d++(?:[.,]\d++)*+", "<n>"),
     (r"\s++", " "),
 )
-LENGTH_MAX = 200  # beyond this, messages differ by what they carry, not by what they say
-LOOKED_AT_MAX = 4000  # characters of a message; what is cut off could hardly be among the first 200
+LENGTH_MAX = 200  # beyond this, messages differ by their data, not by their cause
+LOOKED_AT_MAX = (
+    4000  # characters of a message; anything after them could hardly be among the first 200
+)
 
 
 def signature(message: Column | str) -> Column:
-    """The pattern of a message, of its first line."""
+    """Return the pattern of a message's first line."""
     found = sf.col(message) if isinstance(message, str) else message
     found = sf.substring(sf.substring_index(found, "\n", 1), 1, LOOKED_AT_MAX)
     for expression, name in _RULES:

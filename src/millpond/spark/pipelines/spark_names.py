@@ -1,8 +1,8 @@
-"""Spark's names as pipelines use them, looked up when they are used.
+"""Spark's names as pipelines use them, imported on first use.
 
 ``millpond pipeline run NAME --help`` shows the options of a pipeline, also where PySpark is not installed. So
-no pipeline imports it at its top: types are there for the type checker, and functions are found when they are
-called.
+no pipeline imports it at its top: types exist for the type checker only, and functions are looked up when
+they are called.
 """
 
 import importlib
@@ -17,7 +17,7 @@ __all__ = ["Column", "DataFrame", "SparkSession", "sf"]
 
 
 class _Functions:
-    """``pyspark.sql.functions``, imported when the first of them is asked for."""
+    """``pyspark.sql.functions``, imported on first use."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module("pyspark.sql.functions"), name)

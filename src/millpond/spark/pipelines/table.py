@@ -1,17 +1,17 @@
 """A directory of Parquet files that every reader understands, written exactly once.
 
-What readers see is a plain tree, ``<table>/date=2026-01-31/hour=05/batch-000000012-00000.parquet``: no
-manifest, no hidden metadata, nothing to know. Three rules make that safe for readers that only list and open:
+Readers see a plain tree, ``<table>/date=2026-01-31/hour=05/batch-000000012-00000.parquet``: no manifest, no
+hidden metadata. Three rules make that safe for readers that only list and open:
 
-1. A file appears by one rename, whole, and is never changed; a name is never used twice.
+1. A file appears by one rename, complete, and is never changed; a name is never reused.
 2. A row is in exactly one visible file. A batch that Spark repeats is recognised and not written again.
 3. Files are replaced a directory at a time, by exchanging the directory (``compaction.py``).
 
-Everything unfinished lives in ``.<table>.work`` beside the table: a pattern such as ``table/**/*.parquet``
-never meets it. It also holds which checkpoint writes here, the last batch that was published, and Spark's
-plan of that batch (its offsets): a machine that lost power may have lost Spark's own file of it, and Spark
-then plans another batch under the same number (``plans.py``). The steps of ``publish`` are ordered so that a
-crash between any two of them is finished by the next call.
+Unfinished files are in ``.<table>.work`` beside the table: a pattern such as ``table/**/*.parquet`` never
+matches it. It also stores the checkpoint that writes here, the last published batch, and Spark's plan of that
+batch (its offsets): after a power loss Spark's own file of it may be gone, and Spark then plans another batch
+under the same number (``plans.py``). The steps of ``publish`` are ordered so that the next call completes
+them after a crash between any two of them.
 """
 
 import fcntl
@@ -39,7 +39,7 @@ _PART = re.compile(r"part-(\d+)-.*?(?:\.c(\d+))?\.[\w.]*parquet")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Who writes a table, and how far that writer is."""
+    """The writer of a table, and its last batch."""
 
     writer: str
     batch: int
@@ -62,10 +62,10 @@ class Table:
         partition_by: tuple[str, ...] = (),
         plan: str = "",
     ) -> bool:
-        """Make a batch's rows visible; false if they already are.
+        """Publish a batch's rows. Return False if they are published already.
 
-        ``writer`` is the id of the query's checkpoint, ``plan`` what Spark wrote down about the batch before
-        it ran. Rows of one batch become visible a file at a time.
+        ``writer`` is the id of the query's checkpoint, ``plan`` is Spark's plan of the batch. Rows of one
+        batch become visible a file at a time.
         """
         with self.locked():
             progress = self._claim(writer)
@@ -84,7 +84,7 @@ class Table:
             else:
                 for left in self.work.glob("staging*"):
                     remove_tree(left)
-                # A name of its own: a job that was stopped cleans up after itself when it likes.
+                # A unique name: a stopped job removes its own files at any later time.
                 staging = self.work / f"staging-{uuid.uuid4().hex}"
                 self._check_rows(staging, write_parquet(rows, staging, partition_by))
                 (staging / _PLAN).write_text(plan)
@@ -97,7 +97,7 @@ class Table:
             return True
 
     def last_plan(self) -> Progress | None:
-        """The last batch that is published or ready to be, with its writer and its plan."""
+        """Return the last batch that is published or ready to be, with its writer and its plan."""
         state = self.work / "progress.json"
         if not state.exists():
             return None
@@ -108,16 +108,16 @@ class Table:
         return progress
 
     def files(self) -> list[Path]:
-        """The visible files, in the order of their names."""
+        """Return the visible files, in the order of their names."""
         return sorted(self.path.rglob("*.parquet"))
 
     def flat_files(self) -> list[Path]:
-        """Those of them that are in the table's own directory and not in one for a date or the like."""
+        """Return the files in the table's own directory instead of a partition directory."""
         return sorted(self.path.glob("*.parquet"))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Only one process changes a table at a time; others wait."""
+        """Hold the table's lock: only one process changes a table at a time."""
         self.work.mkdir(parents=True, exist_ok=True)
         with (self.work / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -148,7 +148,7 @@ class Table:
         return progress
 
     def _check_rows(self, staging: Path, written: int) -> None:
-        """All rows that Spark's tasks have written must be in files before they are called ready."""
+        """Check that the files contain all rows that Spark's tasks have written."""
         found = count_rows(staging.rglob("*.parquet"))
         if found != written:
             raise BatchDiffers(
@@ -157,11 +157,11 @@ class Table:
             )
 
     def _check_plan(self, batch: int, kept: str, plan: str) -> None:
-        """A batch that is repeated must have the offsets that it had."""
+        """Check that a repeated batch has its first offsets."""
         before, now = offsets_in(kept), offsets_in(plan)
         if before and now and before != now:
             raise BatchDiffers(
-                f"{self.path} has batch {batch} up to {' '.join(before)}, but Spark has planned it anew, "
+                f"{self.path} has batch {batch} up to {' '.join(before)}, but Spark has planned it again, "
                 f"up to {' '.join(now)}: the file offsets/{batch} of its checkpoint was lost or changed, and "
                 "rows would be missing. Remove that file and start the pipeline again, which puts the first "
                 "plan back"
@@ -177,12 +177,14 @@ class Table:
         sync_directory(self.work)
 
     def _move_files(self, ready: Path, batch: int) -> None:
-        """Publish what is left of a batch; files that were moved before a crash are not here any more."""
+        """Publish the remaining files of a batch; files that were moved before a crash are not here any
+        more.
+        """
         for file in sorted(ready.rglob("*.parquet")):
             part = _PART.fullmatch(file.name)
             assert part is not None, f"not a name that Spark gives: {file.name}"
             if _rows_in(file) == 0 and any(self.path.rglob("*.parquet")):
-                continue  # the first one tells readers the columns; more of them would only be opened
+                continue  # the first one gives readers the columns; more of them would only be opened
             place = self.path / file.parent.relative_to(ready)
             make_directory(place)
             file.rename(
@@ -192,7 +194,9 @@ class Table:
 
 
 def offsets_in(plan: str) -> list[str]:
-    """Where each source of a planned batch ends; Spark's file has a version and its settings before that."""
+    """Return the end offsets of each source in a plan; Spark's file has a version and its settings before
+    them.
+    """
     return plan.splitlines()[2:]
 
 
@@ -202,7 +206,7 @@ def _plan_in(ready: Path) -> str:
 
 
 def write_parquet(rows: DataFrame, place: Path, partition_by: tuple[str, ...] = ()) -> int:
-    """Write rows as Parquet files and nothing else (no success marks); how many they were."""
+    """Write rows as Parquet files and nothing else (no success markers). Return the number of rows."""
     from pyspark.sql import Observation
 
     seen = Observation()
@@ -214,17 +218,17 @@ def write_parquet(rows: DataFrame, place: Path, partition_by: tuple[str, ...] = 
 
 
 def count_rows(files: Iterable[Path]) -> int:
-    """How many rows these files have, by what their ends say."""
+    """Return how many rows these files have, from their footers."""
     return sum(map(_rows_in, files))
 
 
 def spark_path(place: Path) -> str:
-    """A local path in Spark's words, which are not quite a URI: nothing is escaped."""
+    """Return a local path in Spark's form, which is not quite a URI: nothing is escaped."""
     return f"file://{place}"
 
 
 def make_directory(place: Path) -> None:
-    """Make a directory with those above it, so that a machine that stops does not lose it again."""
+    """Create a directory and its parents durably."""
     if not place.exists():
         make_directory(place.parent)
         place.mkdir(exist_ok=True)
@@ -232,7 +236,7 @@ def make_directory(place: Path) -> None:
 
 
 def sync_tree(place: Path) -> None:
-    """Wait until a directory with all that is in it is on the disk."""
+    """Make a directory and everything in it durable."""
     for folder, _folders, files in os.walk(place):
         for name in files:
             sync_file(Path(folder, name))
@@ -246,12 +250,12 @@ def _rows_in(file: Path) -> int:
 
 
 def remove_tree(place: Path) -> None:
-    """Remove a directory that may not be there."""
+    """Remove a directory if it exists."""
     shutil.rmtree(place, ignore_errors=True)
 
 
 def sync_file(file: Path) -> None:
-    """Wait until a file is on the disk."""
+    """Make a file durable."""
     descriptor = os.open(file, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -263,7 +267,7 @@ sync_directory = sync_file
 
 
 def _local(path: str | Path) -> Path:
-    """The path that the driver renames in; object stores cannot rename, so they are refused."""
+    """Return the path that the driver renames in; object stores cannot rename, so they are refused."""
     text = str(path)
     scheme, colon, rest = text.partition(":")
     if colon and re.fullmatch(r"[a-z][a-z0-9+.-]+", scheme):

@@ -1,11 +1,11 @@
-"""Whether the topics that a pipeline writes to are there, and those that it needs, made.
+"""Checks and creates the topics that a pipeline writes to.
 
-Topics that options name are made at the start if they are not there (``make_topics``), whether or not the
-broker makes topics by itself: otherwise the first dead letter would end a query that had run for days. Of
-topics that are named in data only what the sink would meet is found out (``unusable_topics``).
+Topics that options name are created at the start (``make_topics``), whether or not the broker creates topics
+automatically: otherwise the first dead letter would end a query that had run for days. For topics that are
+named in data, ``unusable_topics`` finds out what the sink would find.
 
-A topic that is not there, one that this client may not use and a name that no topic can have are told apart.
-Brokers that stay away, and refusals that say nothing about a topic, are errors: nothing is known then.
+A missing topic, one that this client may not use and an invalid name are distinguished. Unreachable brokers,
+and errors that say nothing about a topic, are raised: nothing is known then.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ log = logging.getLogger(__name__)
 
 ResultT = TypeVar("ResultT")
 
-# A topic that was made a moment ago may not be known everywhere yet.
+# A topic that was created a moment ago may not be known to all brokers yet.
 _UNKNOWN_TOPIC_S = 3.0
 _BROKER_S_MAX = 120.0  # as long as the sink waits for a broker that is away
 
-# What a refusal says of a topic, and what to do about it.
+# What an error says about a topic, and what to do about it.
 _WHY: dict[int, str] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "is not there and the broker does not make it: create it first",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: (
@@ -53,15 +53,15 @@ _WHY: dict[int, str] = {
         )
     },
 }
-# Those that creating the topic by hand would not mend.
+# Errors that creating the topic manually would not cure.
 _NOT_BY_MAKING_IT = {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A topic that an option names; -1 partitions are as many as the broker gives new topics.
+    """A topic that an option names; -1 partitions means the broker's default.
 
-    One that is ``like`` others is made with as many as those have.
+    A topic that is ``like`` others is created with their number of partitions.
     """
 
     option: str
@@ -74,28 +74,28 @@ class Wanted:
 
 
 def make_topics(bootstrap: str, wanted: Sequence[Wanted]) -> None:
-    """Make those of the topics that are not there. Raises ``PipelineError`` if that cannot be."""
+    """Create the missing topics. Raises ``PipelineError`` if that fails."""
     if wanted:
         _run(_make_topics(bootstrap, wanted))
 
 
 def unusable_topics(bootstrap: str, names: Collection[str], *, option: str) -> dict[str, str]:
-    """Those of the topics that cannot be written to, with the reason: ``is not there ...``.
+    """Return the topics that cannot be written to, with the reason: ``is not there ...``.
 
-    A broker that makes topics when they are asked for is asked just as the sink would ask it. ``option`` is
-    for whoever reads why nothing could be found out, which is a ``PipelineError``.
+    A broker that creates topics automatically is queried just as the sink would. ``option`` names the user's
+    option in the ``PipelineError`` that is raised if nothing can be found out.
     """
     return _run(_unusable_topics(bootstrap, names, option)) if names else {}
 
 
 def _run(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """In a thread of its own: that of a notebook has a loop already, and a signal must not wait for it."""
+    """Run in a new thread: a notebook's thread has a loop already, and a signal must not wait for it."""
     outcome: Future[ResultT] = Future()
 
     def work() -> None:
         try:
             outcome.set_result(asyncio.run(coroutine))
-        except BaseException as error:  # noqa: BLE001 - carried to whoever asked
+        except BaseException as error:  # noqa: BLE001 - raised in the caller
             outcome.set_exception(error)
 
     threading.Thread(target=work, name="asking for topics", daemon=True).start()
@@ -127,7 +127,9 @@ async def _make_topics(bootstrap: str, wanted: Sequence[Wanted]) -> None:
 
 
 async def _make_do(cluster: Cluster, wanted: Wanted, refusal: BrokerRefused) -> None:
-    """After a refusal: somebody else may have made the topic, or the broker makes it for its writers."""
+    """Handle a refused creation: another client may have created the topic, or the broker creates it on
+    write.
+    """
     found = await _refused(cluster, wanted.name)
     if found is None:
         return
@@ -136,7 +138,7 @@ async def _make_do(cluster: Cluster, wanted: Wanted, refusal: BrokerRefused) -> 
             raise PipelineError(f"{wanted}: the topic {_WHY[code]}")
     raise PipelineError(
         f"{wanted}: the topic is not there and the broker refuses to make it ({_said(refusal)}): create it "
-        f"(millpond topic create {wanted.name}), or name another one with {wanted.option}"
+        f"(millpond kafka topic create {wanted.name}), or name another one with {wanted.option}"
     )
 
 
@@ -178,7 +180,9 @@ async def _reach(cluster: Cluster) -> None:
 
 
 async def _refused(cluster: Cluster, name: str) -> int | None:
-    """Why a topic cannot be used, as a code of ``_WHY``; None if it is there, maybe made by asking for it."""
+    """Return why a topic cannot be used, as a code of ``_WHY``; None if it exists, maybe created by the
+    query.
+    """
     try:
         await cluster.topic(name, create=True)
     except BrokerRefused as refusal:
@@ -190,7 +194,7 @@ async def _refused(cluster: Cluster, name: str) -> int | None:
 
 @contextmanager
 def _in_words(asked: str, bootstrap: str) -> Iterator[None]:
-    """What keeps us from finding out, for whoever gave the options that are named in ``asked``."""
+    """Turn client errors into a ``PipelineError`` that names the options in ``asked``."""
     try:
         yield
     except (NoBroker, OutOfTime) as error:

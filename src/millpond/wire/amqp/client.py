@@ -1,7 +1,7 @@
-"""A client's end of an AMQP connection, without any socket: what tests, tools and benchmarks speak with.
+"""The client's end of an AMQP connection, without any socket; used by tests, tools and benchmarks.
 
-The connection goes through login, tuning and opening by itself; ``OpenRequested`` with the virtual host's
-name is the event that says that it is open. Then channels are opened and methods sent by the owner.
+The connection does login, tuning and opening by itself; ``OpenRequested`` with the virtual host's name is the
+event that says that it is open. Then the owner opens channels and sends methods.
 """
 
 from collections.abc import Iterable
@@ -52,7 +52,7 @@ _CAPABILITIES: Table = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectOptions:
-    """How a client wants to connect."""
+    """The parameters of a client's connection."""
 
     user: str = "guest"
     password: str = "guest"  # noqa: S105 - RabbitMQ's well-known default
@@ -68,20 +68,20 @@ class ConnectOptions:
 class ClientConnection(Frames):
     """One connection to a broker."""
 
-    def __init__(self, wish: ConnectOptions | None = None) -> None:
+    def __init__(self, options: ConnectOptions | None = None) -> None:
         super().__init__(body_bytes_max=2**31)
-        self.wish = wish or ConnectOptions()
+        self.options = options or ConnectOptions()
         self.is_over = False
         self.is_open = False
         self.server_properties: Table = {}
-        self.frame_max = self.wish.frame_max
-        self.limit_frames(self.wish.frame_max)
+        self.frame_max = self.options.frame_max
+        self.limit_frames(self.options.frame_max)
         self._has_begun = False
         self._out: list[bytes] = [PROTOCOL_HEADER]
         self._channels: set[int] = set()
 
     def receive_data(self, data: bytes) -> list[Event]:
-        """What the broker sent, in any pieces, as events in order."""
+        """Take bytes from the broker, in any pieces. Return the events in order."""
         if self.is_over:
             return []
         if not self._has_begun:
@@ -92,27 +92,27 @@ class ClientConnection(Frames):
         return events
 
     def data_to_send(self) -> list[bytes]:
-        """What is to be sent now, in order. It is given once."""
+        """Return the bytes to send now, in order, and forget them."""
         out, self._out = self._out, []
         return out
 
     def open_channel(self, channel: int) -> None:
-        """Asks for a channel; ``ChannelOpened`` says that it is there."""
+        """Request a channel; the event ``ChannelOpened`` confirms it."""
         if channel in self._channels:
             raise LocalProtocolError(f"channel {channel} is open")
         self._channels.add(channel)
         self.send(channel, ChannelOpen())
 
     def expect_channels(self, channels: Iterable[int]) -> None:
-        """These were asked for, not by ``open_channel``."""
+        """Note channels that were requested other than by ``open_channel``."""
         self._channels.update(channels)
 
     def send(self, channel: int, method: Method) -> None:
-        """A method without content."""
+        """Send a method without content."""
         self._out.append(method_frame(channel, method))
 
     def send_content(self, channel: int, method: Method, properties: bytes, body: bytes) -> None:
-        """A method with a message."""
+        """Send a method with a message."""
         self._out.append(method_frame(channel, method))
         self._out.append(content_frames(channel, properties, body, self.frame_max))
 
@@ -122,7 +122,9 @@ class ClientConnection(Frames):
     # --- frames ----------------------------------------------------------------------------------------
 
     def _begin(self, data: bytes) -> bytes:
-        """A broker that speaks something else answers with a header instead of a frame."""
+        """Check the first bytes: a broker that speaks another protocol answers with a header instead of a
+        frame.
+        """
         self._rest += data
         if len(self._rest) < len(PROTOCOL_HEADER):
             return b""
@@ -147,7 +149,7 @@ class ClientConnection(Frames):
                 self._tune(method)
             case ConnectionOpenOk():
                 self.is_open = True
-                self._events.append(OpenRequested(self.wish.virtual_host))
+                self._events.append(OpenRequested(self.options.virtual_host))
             case ConnectionClose():
                 self.send(0, ConnectionCloseOk())
                 self.is_over = True
@@ -178,36 +180,36 @@ class ClientConnection(Frames):
         self._forget_channel(channel)
 
     def _start(self, method: ConnectionStart) -> None:
-        wish = self.wish
+        options = self.options
         self.server_properties = method.server_properties
-        response = wish.response
+        response = options.response
         if response is None:
-            response = plain_response(wish.user, wish.password)
+            response = plain_response(options.user, options.password)
         self.send(
             0,
             ConnectionStartOk(
-                client_properties=wish.client_properties,
-                mechanism=wish.mechanism,
+                client_properties=options.client_properties,
+                mechanism=options.mechanism,
                 response=response,
             ),
         )
 
     def _tune(self, method: ConnectionTune) -> None:
-        wish = self.wish
-        self.frame_max = _lower(wish.frame_max, method.frame_max)
+        options = self.options
+        self.frame_max = _lower(options.frame_max, method.frame_max)
         self.limit_frames(self.frame_max)
         self.send(
             0,
             ConnectionTuneOk(
-                channel_max=_lower(wish.channel_max, method.channel_max),
+                channel_max=_lower(options.channel_max, method.channel_max),
                 frame_max=self.frame_max,
-                heartbeat=wish.heartbeat_s,
+                heartbeat=options.heartbeat_s,
             ),
         )
-        self.send(0, ConnectionOpen(virtual_host=wish.virtual_host))
+        self.send(0, ConnectionOpen(virtual_host=options.virtual_host))
 
     def _on_violation(self, error: Violation, *, is_fatal: bool = False) -> None:
-        del is_fatal  # a broker that errs is left in any case
+        del is_fatal  # the client closes the connection in any case
         if not self.is_over:
             code = error.code if error.code.is_hard else ReplyCode.UNEXPECTED_FRAME
             self.send(0, ConnectionClose(reply_code=code, reply_text=error.reply_text))
@@ -216,5 +218,5 @@ class ClientConnection(Frames):
 
 
 def _lower(mine: int, theirs: int) -> int:
-    """The smaller of two limits, where 0 is none."""
+    """Return the smaller of two limits, where 0 is none."""
     return min(mine, theirs) if mine and theirs else mine or theirs

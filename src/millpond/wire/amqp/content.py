@@ -1,4 +1,4 @@
-"""Frames on their way out: methods, contents, and the deliveries that are most of what a broker sends."""
+"""Encodes outgoing frames: methods, contents, and deliveries, which are most of a broker's output."""
 
 from struct import Struct
 from typing import Final
@@ -9,7 +9,7 @@ from millpond.wire.amqp.methods import Method
 METHOD_FRAME, HEADER_FRAME, BODY_FRAME, HEARTBEAT_FRAME = 1, 2, 3, 8
 FRAME_END: Final = 0xCE
 END: Final = b"\xce"
-# Type, channel and size before the payload, the end marker behind it.
+# Type, channel and size come before the payload, the end marker after it.
 FRAME_OVERHEAD: Final = 8
 FRAME_START: Final = Struct(">BHI")
 HEARTBEAT: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
@@ -20,23 +20,23 @@ CONTENT_START: Final = Struct(">BHIHHQ")
 BASIC_CLASS: Final = 60
 _CONTENT_FIXED_BYTES: Final = 12
 
-# From this size on it is worth something not to copy a body.
+# From this size on it pays not to copy a body.
 LARGE_BODY_BYTES: Final = 16 * 1024
 
 _DELIVER_TAIL: Final = Struct(">Q?")
 _DELIVER: Final = b"\x00\x3c\x00\x3c"
-# End of the header frame, and the start of the body frame behind it.
+# The end of the header frame, and the start of the body frame after it.
 _BETWEEN: Final = Struct(">BBHI")
 
 
 def method_frame(channel: int, method: Method) -> bytes:
-    """One frame."""
+    """Encode a method as one frame."""
     payload = method.encode()
     return FRAME_START.pack(METHOD_FRAME, channel, len(payload)) + payload + END
 
 
 def content_frames(channel: int, properties: bytes, body: bytes, frame_max: int) -> bytes:
-    """The header and as many body frames as it takes; ``frame_max`` 0 means one."""
+    """Encode the header and the body frames; ``frame_max`` 0 means one body frame."""
     size = len(body)
     piece = frame_max - FRAME_OVERHEAD if frame_max else size
     header = CONTENT_START.pack(
@@ -55,7 +55,7 @@ def content_frames(channel: int, properties: bytes, body: bytes, frame_max: int)
 
 
 class DeliveryWriter:
-    """Writes deliveries to one consumer; what does not differ between them is made once."""
+    """Encodes deliveries to one consumer; the constant parts are encoded once."""
 
     __slots__ = ("_channel", "_frame_max", "_head", "_piece", "_places")
 
@@ -76,7 +76,7 @@ class DeliveryWriter:
         *,
         redelivered: bool = False,
     ) -> bytes:
-        """Method, header and body of one delivery."""
+        """Encode method, header and body of one delivery."""
         place = self._places.get((exchange, routing_key))
         if place is None:
             place = self._place(exchange, routing_key)
@@ -107,7 +107,9 @@ class DeliveryWriter:
         *,
         redelivered: bool = False,
     ) -> list[bytes]:
-        """The same bytes as ``write``, with a large body not copied where one frame takes it."""
+        """Return the same bytes as ``write`` in parts; a large body that fits into one frame is not
+        copied.
+        """
         size = len(body)
         if not LARGE_BODY_BYTES <= size <= self._piece:
             whole = self.write(

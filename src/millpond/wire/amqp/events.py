@@ -1,4 +1,4 @@
-"""What a connection tells its owner: bytes became these."""
+"""The events that a connection returns to its owner."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -9,7 +9,7 @@ from millpond.wire.amqp.violations import Violation
 
 
 class Content(NamedTuple):
-    """A method and the message that came with it; the properties are still bytes."""
+    """A method and the message that came with it; the properties are still encoded."""
 
     method: Method
     properties: bytes
@@ -17,7 +17,7 @@ class Content(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """A message for an exchange. Publishes to the same place share their ``method``."""
+    """A message for an exchange. Publishes with the same arguments share their ``method``."""
 
     method: BasicPublish
     properties: bytes
@@ -26,7 +26,7 @@ class Publish(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Publishes:
-    """Messages that one read brought for one channel, in order, with nothing else between them."""
+    """Messages that one read brought for one channel, in order, with no other method between them."""
 
     channel: int
     messages: list[Publish]
@@ -34,7 +34,7 @@ class Publishes:
 
 @dataclass(frozen=True, slots=True)
 class Acks:
-    """Acknowledgements that one read brought for one channel, in order: tag, and whether of all up to it."""
+    """Acknowledgements that one read brought for one channel, in order: (tag, multiple)."""
 
     channel: int
     acks: list[tuple[int, bool]]
@@ -58,7 +58,7 @@ class ContentReceived:
 
 @dataclass(frozen=True, slots=True)
 class LoginOffered:
-    """A client says who it is. Answer with ``accept_login``, ``challenge`` or ``refuse_login``."""
+    """A client sent its credentials. Answer with ``accept_login``, ``challenge`` or ``refuse_login``."""
 
     mechanism: str
     response: bytes
@@ -67,7 +67,7 @@ class LoginOffered:
 
 @dataclass(frozen=True, slots=True)
 class OpenRequested:
-    """A client that is logged in wants a virtual host. Answer with ``accept_open`` or ``fail``."""
+    """A logged-in client asks for a virtual host. Answer with ``accept_open`` or ``fail``."""
 
     virtual_host: str
 
@@ -81,7 +81,7 @@ class ChannelOpened:
 
 @dataclass(frozen=True, slots=True)
 class ChannelClosed:
-    """The peer closed a channel (``asked``), or confirms that we did. Who is asked answers ``CloseOk``."""
+    """The peer closed a channel (``asked``), or confirms our close. If ``asked``, answer with ``CloseOk``."""
 
     channel: int
     asked: bool
@@ -91,7 +91,7 @@ class ChannelClosed:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionClosed:
-    """The peer closed the connection (``asked``), or confirms that we did."""
+    """The peer closed the connection (``asked``), or confirms our close."""
 
     asked: bool
     code: int = 0
@@ -100,9 +100,9 @@ class ConnectionClosed:
 
 @dataclass(frozen=True, slots=True)
 class Violated:
-    """The peer broke the protocol. What it has to be told is already on its way out.
+    """The peer broke the protocol. The close method for it is already queued.
 
-    ``is_silent``: it is told nothing; RabbitMQ does not trust a peer that is not logged in yet.
+    ``is_silent``: nothing is sent; RabbitMQ sends no error to a peer that is not logged in yet.
     """
 
     error: Violation
@@ -111,7 +111,7 @@ class Violated:
 
 @dataclass(frozen=True, slots=True)
 class HeaderRefused:
-    """What came does not begin like AMQP 0-9-1; the peer was told what would."""
+    """The first bytes are not the header of AMQP 0-9-1; the peer was sent the right header."""
 
     header: bytes
 

@@ -1,7 +1,7 @@
-"""How the arguments of methods are written: numbers, strings, tables, and bits that share octets.
+"""Encodes and decodes the arguments of methods: numbers, strings, tables, and bits that share octets.
 
-``read_fields`` and ``put_fields`` go through a method's list of (name, kind). They serve the methods that are
-rare; those that come with every message are in ``content.py``, by hand.
+``read_fields`` and ``put_fields`` interpret a method's list of (name, kind). They serve the rare methods;
+those that come with every message are coded by hand in ``content.py``.
 """
 
 import struct
@@ -26,9 +26,9 @@ KINDS: Final = frozenset((*NUMBERS, "bit", "shortstr", "longstr", "table"))
 def read_fields(
     fields: Sequence[tuple[str, str]], data: bytes, position: int, *, strict_text: bool
 ) -> dict[str, object]:
-    """All of them, and nothing may be left over. Raises ``MalformedData``.
+    """Decode all fields; no bytes may be left over. Raises ``MalformedData``.
 
-    ``strict_text``: short strings must be UTF-8. RabbitMQ asks that of methods without content only.
+    ``strict_text``: short strings must be UTF-8. RabbitMQ checks that for methods without content only.
     """
     values: dict[str, object] = {}
     bits = 8
@@ -59,7 +59,9 @@ def read_fields(
 
 
 def read_short_string(data: bytes, position: int, *, strict: bool) -> tuple[str, int]:
-    """A string of at most 255 bytes. What is not UTF-8 survives, or raises if ``strict``."""
+    """Read a string of at most 255 bytes. Invalid UTF-8 is kept as surrogate escapes, or raises if
+    ``strict``.
+    """
     stop = position + 1 + data[position]
     if stop > len(data):
         raise MalformedData("a method ends within its arguments")
@@ -71,7 +73,7 @@ def read_short_string(data: bytes, position: int, *, strict: bool) -> tuple[str,
 
 
 class MalformedText(MalformedData):
-    """A short string that is no UTF-8."""
+    """A short string that is not UTF-8."""
 
 
 def _read_long_string(data: bytes, position: int) -> tuple[bytes, int]:
@@ -85,7 +87,7 @@ def _read_long_string(data: bytes, position: int) -> tuple[bytes, int]:
 def put_fields(
     out: bytearray, fields: Sequence[tuple[str, str]], values: Mapping[str, object]
 ) -> None:
-    """Writes what ``read_fields`` reads. Raises ``LocalProtocolError``."""
+    """Encode what ``read_fields`` decodes. Raises ``LocalProtocolError``."""
     bits = 8
     for name, kind in fields:
         value = values[name]
@@ -112,7 +114,7 @@ def put_fields(
 
 
 def short_string(value: str) -> bytes:
-    """A string of at most 255 bytes with its length."""
+    """Encode a string of at most 255 bytes with its length."""
     raw = value.encode("utf-8", "surrogateescape")
     if len(raw) > 255:
         raise LocalProtocolError(f"{value[:20]!r}… is longer than the 255 bytes of a short string")

@@ -1,12 +1,12 @@
-"""Bytes to methods and contents, for either role.
+"""Decodes bytes to methods and contents, for either role.
 
-A size is checked against its limit before a byte of what it announces is kept. Methods of different
-channels may come between the frames of a content, so each channel gathers its own.
+A size is checked against its limit before any byte of the announced data is kept. Methods of other channels
+may come between the frames of a content, so each channel assembles its own.
 
-Publishes are why this module is written as it is. A publisher sends to few places, so the bytes of its method
-frame repeat: they are looked up instead of read. Where method, header and one body frame lie whole in what
-one read brought, they become a ``Publish`` in one step; everything else goes frame by frame. A large body
-comes in several reads: its pieces are kept as they came and copied once, when the last one is here.
+Publishes determine the design of this module. A publisher sends to few destinations, so the bytes of its
+method frame repeat: they are looked up instead of decoded. Where method, header and one body frame are
+complete in one read, they become a ``Publish`` in one step; everything else goes frame by frame. A large body
+comes in several reads: its pieces are kept as they came and copied once, when the last one has arrived.
 """
 
 from collections.abc import Sequence
@@ -43,14 +43,14 @@ _ACK = b"\x00\x3c\x00\x50"
 _ACK_BODY = Struct(">IQB")
 _ACK_BYTES = _ACK_BODY.size
 _HEADER_FIXED_BYTES = CONTENT_START.size - _START_BYTES
-# How many bytes of a frame are shown to whoever sent a wrong one.
+# How many bytes of an invalid frame are quoted in the error to its sender.
 _SHOWN_BYTES = 16
-# RabbitMQ forgives a frame that forgot to count its own start and end.
+# RabbitMQ tolerates a frame whose size does not count its own start and end.
 _FORGIVEN_BYTES = FRAME_OVERHEAD
 
 
 class Frames:
-    """The receiving half of a connection. A role says what its methods mean."""
+    """The receiving half of a connection. A subclass for each role interprets the methods."""
 
     def __init__(self, *, body_bytes_max: int) -> None:
         self._body_bytes_max = body_bytes_max
@@ -62,65 +62,67 @@ class Frames:
         self._body_frame: BodyFrame | None = None
         self._is_lost = False  # where the next frame begins is not known
         self._begun_bytes = 0
-        # The bytes of method frames that are publishes on open channels, and what they say.
+        # The bytes of method frames that are publishes on open channels, and the decoded methods.
         self._routes: dict[bytes, BasicPublish] = {}
         self._events: list[Event] = []
 
     def limit_frames(self, frame_max: int) -> None:
-        """The largest frame that may come from now on; 0 is any that the numbers can say."""
+        """Set the largest frame that may be received from now on; 0 means no limit."""
         unbounded = 2**32 - 1
         largest = frame_max - FRAME_OVERHEAD + _FORGIVEN_BYTES if frame_max else unbounded
         self._payload_max = largest
 
     @property
     def is_gathering(self) -> bool:
-        """Whether a message has begun and is not whole."""
+        """Whether a message has begun and is incomplete."""
         return bool(self._gathering)
 
     @property
     def missing_bytes(self) -> int:
-        """What is still to come of messages that have begun."""
+        """The number of bytes that incomplete messages still lack."""
         return sum(begun.missing for begun in self._gathering.values())
 
     @property
     def unread_bytes(self) -> int:
-        """What has come and is no event yet."""
+        """The number of received bytes that are not decoded yet."""
         partial = self._body_frame
         came = partial.size - partial.missing if partial is not None else 0
         return len(self._rest) + came + self._begun_bytes
 
-    # --- what a role adds ---------------------------------------------------------------------------
+    # --- for subclasses -----------------------------------------------------------------------------
 
     def _admit(self, kind: int, channel: int, payload: bytes) -> bool:
-        """Whether a frame of a channel is wanted. Raises ``Violation``; False: throw it away."""
+        """Return whether to process a frame of a channel; False: drop it. Raises ``Violation``."""
         raise NotImplementedError
 
     def _on_method(self, channel: int, method: Method) -> None:
-        """A method without content."""
+        """Handle a method without content."""
         raise NotImplementedError
 
     def _check_begin(self, channel: int, method: Method) -> None:
-        """A method whose content follows. Raises ``Violation``."""
+        """Check a method whose content follows. Raises ``Violation``."""
 
     def _may_publish(self, channel: int) -> bool:
-        """Whether a publish may come on a channel; a role that gets none has no need of it."""
+        """Return whether a publish may come on a channel; a client receives none and does not override
+        this.
+        """
         return False
 
     def _on_violation(self, error: Violation, *, is_fatal: bool = False) -> None:
-        """The peer broke the rules; ``is_fatal``: where its next frame begins is not known."""
+        """Handle a protocol violation; ``is_fatal``: the start of the next frame is not known."""
         raise NotImplementedError
 
-    # --- cutting -------------------------------------------------------------------------------------
+    # --- splitting ------------------------------------------------------------------------------------
 
     def _cut(self, data: bytes) -> None:
-        """Makes events of all that is whole."""
+        """Decode all complete frames into events."""
         rest = self._rest
         position, end = 0, len(data)
         while position < end and not self._is_lost:
             if self._body_frame is not None:
                 position = self._go_on_with_body(self._body_frame, data, position)
             elif rest:
-                # Only what the frame that has begun lacks: the others need not be copied for it.
+                # Append only the missing bytes of the incomplete frame: the others need not be copied for it.
                 wanted = min(end, position + self._wanted - len(rest))
                 rest += memoryview(data)[position:wanted]
                 position = wanted
@@ -135,7 +137,7 @@ class Frames:
                     return
 
     def _cut_all(self, data: bytes, position: int) -> int:
-        """Up to where it is done; what is left is not a whole frame."""
+        """Decode complete frames. Return the position after the last one."""
         end = len(data)
         routes, gathering, events = self._routes, self._gathering, self._events
         largest = self._payload_max
@@ -156,7 +158,7 @@ class Frames:
             if kind == METHOD_FRAME and not gathering:
                 route = routes.get(data[position:stop]) or self._route(data[position:stop], channel)
                 if route is not None and end - stop >= CONTENT_START.size:
-                    # Whatever is unusual here is found again, and named, one frame at a time.
+                    # Everything unusual is found again, and named, one frame at a time.
                     next_kind, owner, size, class_id, weight, body_bytes = (
                         CONTENT_START.unpack_from(data, stop)
                     )
@@ -209,10 +211,10 @@ class Frames:
         return position
 
     def _route(self, frame: bytes, channel: int) -> BasicPublish | None:
-        """What a publish says that is not known yet. None: it is no publish, or not an ordinary one."""
+        """Decode a publish that is not cached. Return None if it is no publish, or not an ordinary one."""
         if frame[7:11] != _PUBLISH or frame[-1] != FRAME_END or not self._may_publish(channel):
             return None
-        # Behind the numbers and the ticket: exchange, routing key, bits.
+        # After the method's numbers and the ticket: exchange, routing key, bits.
         key = 14 + frame[13]
         if key + 3 > len(frame):
             return None
@@ -230,7 +232,7 @@ class Frames:
         return method
 
     def _is_ack(self, frame: bytes, channel: int) -> bool:
-        """Takes an ordinary acknowledgement; False: it is none."""
+        """Handle an ordinary acknowledgement. Return False if the frame is none."""
         if frame[7:11] != _ACK or frame[-1] != FRAME_END or not self._may_publish(channel):
             return False
         _kind, tag, bits = _ACK_BODY.unpack_from(frame, _START_BYTES)
@@ -243,13 +245,15 @@ class Frames:
         return True
 
     def _lose_track(self, error: Violation, data: bytes) -> int:
-        """Nothing behind a frame like this can be read."""
+        """Stop decoding: nothing after an invalid frame can be read."""
         self._is_lost = True
         self._on_violation(error, is_fatal=True)
         return len(data)
 
     def _begin_body_frame(self, channel: int, size: int) -> bool:
-        """Take a body's frame piece by piece. False: whatever is wrong with it is said when it is whole."""
+        """Take a body's frame piece by piece. Return False if it is invalid; the complete frame is then
+        refused.
+        """
         begun = self._gathering.get(channel)
         if begun is None or begun.properties is None or not 0 < size <= begun.missing:
             return False
@@ -257,7 +261,7 @@ class Frames:
         return True
 
     def _go_on_with_body(self, frame: BodyFrame, data: bytes, position: int) -> int:
-        """Takes what belongs to a body's frame; up to where that is."""
+        """Take the bytes that belong to a body's frame. Return the position after them."""
         stop = frame.take(data, position)
         if frame.missing or stop == len(data):
             return stop
@@ -265,7 +269,7 @@ class Frames:
         if data[stop] != FRAME_END:
             whole = b"".join(frame.pieces) + data[stop : stop + 1]
             return self._lose_track(self._bad_end(BODY_FRAME, whole), data)
-        # A channel may have been closed meanwhile, by its owner.
+        # The owner may have closed the channel meanwhile.
         if self._gathering.get(frame.channel) is frame.begun:
             try:
                 self._add_to_body(frame.channel, frame.begun, frame.pieces, frame.size)
@@ -391,7 +395,7 @@ class Frames:
         self._events.append(Publishes(channel, [message]))
 
     def _forget_channel(self, channel: int) -> None:
-        """Nothing of a channel is known any more."""
+        """Drop the state of a channel."""
         self._forget_content(channel)
         self._routes.clear()
 
@@ -413,7 +417,7 @@ class Frames:
         number = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:4], "big")
         kind = METHODS.get(number)
         if kind is None:
-            # RabbitMQ's connection process ends here without a word; a word is better.
+            # RabbitMQ's connection process ends here without an error to the client; an error is better.
             raise Violation(
                 ReplyCode.COMMAND_INVALID,
                 f"unknown method {number[0]}.{number[1]}",
@@ -451,11 +455,11 @@ def _frame_error(kind: int, payload: bytes, reason: str) -> Violation:
 
 
 def unknown_frame(kind: int, channel: int, payload: bytes) -> Violation:
-    """A frame that cannot be any."""
-    del channel  # the whole connection is over in any case
+    """Return the error for a frame of an unknown type."""
+    del channel  # the whole connection is closed in any case
     return _frame_error(kind, payload, "unknown_frame")
 
 
 def unexpected_frame(kind: int, channel: int, payload: bytes) -> Violation:
-    """A frame that may not come here."""
+    """Return the error for a frame that is not allowed here."""
     return Violation(ReplyCode.UNEXPECTED_FRAME, f"type {kind}, {_shown(payload)}", channel=channel)

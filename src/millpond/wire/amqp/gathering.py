@@ -1,4 +1,4 @@
-"""Contents that have begun and are not whole, and what can be wrong with them."""
+"""Contents that are being received."""
 
 from typing import TypeAlias
 
@@ -7,12 +7,12 @@ from millpond.wire.amqp.violations import ReplyCode, Violation
 
 Piece: TypeAlias = bytes | bytearray | memoryview
 
-# Smaller pieces are put together as they come: each would cost more than it holds.
+# Smaller pieces are joined as they come: an object for each would cost more than it holds.
 _PIECE_BYTES_MIN = 4_096
 
 
 class Gathering:
-    """A channel's content that has begun and is not whole yet."""
+    """The incomplete content of a channel."""
 
     __slots__ = ("body", "body_bytes", "method", "missing", "properties")
 
@@ -24,13 +24,13 @@ class Gathering:
         self.missing = 0
 
     def joined(self) -> bytes:
-        """The whole body; what came in one piece of its own is not copied."""
+        """Return the whole body; a body that came in one piece is not copied."""
         first = self.body[0] if len(self.body) == 1 else None
         return first if isinstance(first, bytes) else b"".join(self.body)
 
 
 class BodyFrame:
-    """A body's frame that has begun: what came of its payload, and how much is to come."""
+    """A body's frame that is being received: its payload so far, and the number of missing bytes."""
 
     __slots__ = ("begun", "channel", "missing", "pieces", "size")
 
@@ -41,7 +41,7 @@ class BodyFrame:
         self.pieces: list[Piece] = []
 
     def take(self, data: bytes, position: int) -> int:
-        """What belongs to it of what came; up to where that is."""
+        """Take the bytes that belong to the frame. Return the position after them."""
         stop = min(len(data), position + self.missing)
         piece, size = memoryview(data)[position:stop], stop - position
         self.missing -= size
@@ -52,7 +52,7 @@ class BodyFrame:
             else:
                 pieces.append(bytearray(piece))
         else:
-            # A view keeps all that came with it: only where that is not much more.
+            # A view keeps the whole read alive: use one only if the read is not much larger.
             pieces.append(piece if 2 * size >= len(data) else bytes(piece))
         return stop
 

@@ -1,7 +1,7 @@
 """Every method of AMQP 0-9-1 and of RabbitMQ's extensions: a table in the form of classes.
 
-A method's annotations are its arguments in the order of the wire; what is left out has its default. Methods
-are values: two with equal arguments are equal, and nobody changes one.
+A method's annotations are its arguments in wire order; an omitted argument has its default. Methods are
+immutable values: two with equal arguments are equal.
 """
 
 from inspect import get_annotations
@@ -27,7 +27,7 @@ METHODS: "dict[tuple[int, int], type[Method]]" = {}
 
 @dataclass_transform(kw_only_default=True)
 class Method:
-    """One method. A subclass says its numbers, whether content follows, and whether it is answered."""
+    """One method. A subclass has its numbers, whether content follows, and whether it has a reply."""
 
     class_id: ClassVar[int]
     method_id: ClassVar[int]
@@ -57,7 +57,7 @@ class Method:
 
     @classmethod
     def decode(cls, data: bytes, position: int = 0) -> "Method":
-        """Reads the arguments behind the two numbers. Raises ``MalformedData``."""
+        """Decode the arguments after the two numbers. Raises ``MalformedData``."""
         method = cls.__new__(cls)
         method.__dict__.update(
             read_fields(cls.fields, data, position, strict_text=not cls.has_content)
@@ -65,7 +65,7 @@ class Method:
         return method
 
     def encode(self) -> bytes:
-        """The numbers and the arguments."""
+        """Encode the numbers and the arguments."""
         out = bytearray((0, self.class_id, 0, self.method_id))
         put_fields(out, self.fields, {name: getattr(self, name) for name, _kind in self.fields})
         return bytes(out)

@@ -1,4 +1,4 @@
-"""The order of things on a connection: how far it has come, what is agreed on, what a client may send."""
+"""The states of a connection, its negotiated limits, and the methods that a client may send."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -37,7 +37,7 @@ from millpond.wire.amqp.violations import ReplyCode, Violation
 
 
 class State(IntEnum):
-    """How far a connection has come. RabbitMQ's names for them appear in its error texts."""
+    """The state of a connection. RabbitMQ's names for them appear in its error messages."""
 
     HANDSHAKE = 0
     STARTING = 1
@@ -45,27 +45,27 @@ class State(IntEnum):
     TUNING = 3
     OPENING = 4
     RUNNING = 5
-    CLOSING = 6  # the peer has asked; its channels are being let go
-    CLOSED = 7  # we have asked, or answered
+    CLOSING = 6  # the peer has asked; its channels are being closed
+    CLOSED = 7  # this side has asked, or answered
     OVER = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What the server tells every client. 0 means no limit, or no heartbeats."""
+    """The server's connection.start and connection.tune. 0 means no limit, or no heartbeats."""
 
     server_properties: Table = field(default_factory=dict)
     mechanisms: str = "PLAIN AMQPLAIN"
     channel_max: int = limits.AMQP_CHANNELS_MAX
     frame_max: int = limits.AMQP_FRAME_BYTES_MAX
-    # Until the client has answered with a limit of its own.
+    # Until the client has answered with its own limit.
     initial_frame_max: int = limits.AMQP_FRAME_BYTES_MIN
     heartbeat_s: int = limits.AMQP_HEARTBEAT_S
     body_bytes_max: int = limits.AMQP_BODY_BYTES_MAX
 
 
 def check_tuned(name: str, value: int, least: int, most: int) -> None:
-    """Raises ``Violation`` if a client wants more than it was offered, or less than makes sense."""
+    """Raise ``Violation`` if a client wants more than it was offered, or less than the minimum."""
     if value != 0 and value < least:
         relation, bound, allowed = "lower", "minimum", least
     elif most != 0 and (value == 0 or value > most):
@@ -83,7 +83,7 @@ def check_tuned(name: str, value: int, least: int, most: int) -> None:
 
 CLOSING_METHODS: Final = frozenset((b"\x00\x14\x00\x28", b"\x00\x14\x00\x29"))
 
-# What a client may send on a channel, besides publishes. RabbitMQ does not know the rest.
+# The methods that a client may send on a channel, besides publishes. RabbitMQ does not know the others.
 FROM_CLIENTS: Final[frozenset[type[Method]]] = frozenset(
     (
         AccessRequest,

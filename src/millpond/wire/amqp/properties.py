@@ -1,6 +1,6 @@
-"""The properties of a message: fourteen optional fields in front of its body.
+"""The properties of a message: fourteen optional fields before its body.
 
-A broker passes most of them through, so they stay bytes until somebody asks. ``Properties`` is a value:
+A broker passes most of them through, so they stay encoded until they are needed. ``Properties`` is a value:
 publishers send the same block again and again, and equal blocks give the same object.
 """
 
@@ -17,7 +17,7 @@ _FLAGS = Struct(">H")
 _LONG = Struct(">I")
 _TIMESTAMP = Struct(">Q")
 
-# In the order of the wire, from the highest flag bit down.
+# In wire order, from the highest flag bit down.
 KINDS: Final = (
     ("content_type", "shortstr"),
     ("content_encoding", "shortstr"),
@@ -35,17 +35,17 @@ KINDS: Final = (
     ("cluster_id", "shortstr"),
 )
 _BITS = tuple((0x8000 >> index, name, kind) for index, (name, kind) in enumerate(KINDS))
-# The two lowest bits: one that says that more flags follow, which no class needs, and one unused.
+# The two lowest bits: one says that more flags follow, which no class needs, and one is unused.
 _CONTINUED = 0x0001
 
-# Blocks of at most this size are remembered; larger ones have headers that differ from message to message.
+# Blocks of at most this size are cached; larger ones have headers that differ from message to message.
 _REMEMBERED_BYTES_MAX = 128
 
 NO_PROPERTIES: Final = b"\x00\x00"
 
 
 class Properties:
-    """What stands in front of a body. None is a field that is not there."""
+    """The properties of a message. None means that a field is absent."""
 
     __slots__ = tuple(name for name, _kind in KINDS)
 
@@ -100,14 +100,14 @@ class Properties:
 
 
 def decode_properties(data: bytes) -> Properties:
-    """Reads a block. Raises ``MalformedData``. The result may be shared: do not change it."""
+    """Decode a block. Raises ``MalformedData``. The result may be shared: do not change it."""
     if len(data) <= _REMEMBERED_BYTES_MAX:
         return _remembered(data)
     return _decode(data)
 
 
 def encode_properties(properties: Properties) -> bytes:
-    """Writes a block. Raises ``LocalProtocolError``."""
+    """Encode a block. Raises ``LocalProtocolError``."""
     flags = 0
     out = bytearray()
     for bit, name, kind in _BITS:

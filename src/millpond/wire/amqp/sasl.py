@@ -1,4 +1,4 @@
-"""The ways to log in that RabbitMQ has: PLAIN, AMQPLAIN and EXTERNAL. Parsing and making, no checking."""
+"""RabbitMQ's SASL mechanisms: PLAIN, AMQPLAIN and EXTERNAL. Encoding and decoding, no checking."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ PLAIN, AMQPLAIN, EXTERNAL = "PLAIN", "AMQPLAIN", "EXTERNAL"
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who wants in. With EXTERNAL there is no password: the transport knows who it is."""
+    """A client's credentials. EXTERNAL has no password: the transport has authenticated the client."""
 
     mechanism: str
     user: str
@@ -22,7 +22,7 @@ class Login:
 
 
 def read_login(mechanism: str, response: bytes) -> Login:
-    """What a client says of itself. Raises ``Violation``."""
+    """Decode a client's credentials. Raises ``Violation``."""
     if mechanism == PLAIN:
         return _read_plain(response)
     if mechanism == AMQPLAIN:
@@ -38,17 +38,17 @@ def read_login(mechanism: str, response: bytes) -> Login:
 
 
 def plain_response(user: str, password: str) -> bytes:
-    """What a client sends for PLAIN."""
+    """Encode a client's response for PLAIN."""
     return b"\0" + user.encode() + b"\0" + password.encode()
 
 
 def amqplain_response(user: str, password: str) -> bytes:
-    """What a client sends for AMQPLAIN."""
+    """Encode a client's response for AMQPLAIN."""
     return encode_table({"LOGIN": user, "PASSWORD": password})
 
 
 def _read_plain(response: bytes) -> Login:
-    # RabbitMQ has no use for an identity to act as: the first part must be empty.
+    # RabbitMQ does not support an authorization identity: the first part must be empty.
     parts = response.split(b"\0")
     if len(parts) != 3 or parts[0]:
         raise Violation(

@@ -1,12 +1,12 @@
 """The broker's end of an AMQP connection, without any socket.
 
-``receive_data`` takes bytes in whatever pieces they come and gives events; ``data_to_send`` gives what is to
-be sent. The connection knows the order of things (header, login, tuning, opening, channels, closing) and
-nothing of queues: what a method means is its owner's business, who answers with ``send``.
+``receive_data`` takes bytes in any pieces and returns events; ``data_to_send`` returns the bytes to send. The
+connection knows its states (header, login, tuning, opening, channels, closing) and nothing of queues: its
+owner executes the methods and answers with ``send``.
 
-After a violation that closes the connection, or a close by either side, everything but the end of the closing
-is thrown away. ``is_over`` says that nothing more will happen and that the socket can be closed once what
-is to be sent has been.
+After a violation that closes the connection, or a close by either side, everything but the end of the close
+handshake is dropped. ``is_over`` says that nothing more will happen and that the socket can be closed once
+the queued bytes are sent.
 """
 
 from millpond.base import limits
@@ -55,7 +55,7 @@ from millpond.wire.amqp.methods import (
 from millpond.wire.amqp.order import CLOSING_METHODS, FROM_CLIENTS, Offer, State, check_tuned
 from millpond.wire.amqp.violations import ReplyCode, Violation
 
-# AMQP 0-9's header, which RabbitMQ takes as well.
+# AMQP 0-9's header, which RabbitMQ accepts as well.
 _HEADER_0_9 = b"AMQP\x01\x01\x00\x09"
 _CHANNEL_MAX_MIN = 1
 
@@ -73,20 +73,21 @@ class ServerConnection(Frames):
         self.channel_max = 0
         self.heartbeat_s = 0
         self._mechanism = ""
-        # Before channels: what came while the owner has to say whether a client gets any further.
+        # Before channels exist: bytes that came before the owner has decided about the login or the virtual
+        # host.
         self._early = bytearray()
         self._is_owner_asked = False
         self._out: list[bytes] = []
-        # Open channels; False are those that we have closed and whose peer has not confirmed it.
+        # Open channels; False for those that this side has closed and the peer has not confirmed.
         self._channels: dict[int, bool] = {}
 
     # --- in and out ----------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> list[Event]:
-        """What the peer sent, in any pieces, as events in order. Never raises.
+        """Take bytes from the peer, in any pieces. Return the events in order. Never raises.
 
-        What a client says before its login or its virtual host is answered waits: after the answer the owner
-        calls once more, with nothing.
+        Bytes that a client sends before its login or its virtual host is answered wait: after the answer the
+        owner calls this once more, without data.
         """
         if self.state is State.OVER:
             return []
@@ -98,7 +99,7 @@ class ServerConnection(Frames):
         return events
 
     def data_to_send(self) -> list[bytes]:
-        """What is to be sent now, in order. It is given once."""
+        """Return the bytes to send now, in order, and forget them."""
         out, self._out = self._out, []
         return out
 
@@ -108,23 +109,23 @@ class ServerConnection(Frames):
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """The channels that are open."""
+        """The open channels."""
         return tuple(number for number, is_open in self._channels.items() if is_open)
 
     @property
     def mechanism(self) -> str:
-        """How the client said who it is; empty before."""
+        """The SASL mechanism that the client chose; empty before."""
         return self._mechanism
 
     def has_capability(self, name: str) -> bool:
-        """Whether the client has said that it understands something."""
+        """Return whether the client announced a capability."""
         capabilities = self.client_properties.get("capabilities")
         return isinstance(capabilities, dict) and capabilities.get(name) is True
 
-    # --- what the owner says ---------------------------------------------------------------------------
+    # --- for the owner ---------------------------------------------------------------------------------
 
     def send(self, channel: int, method: Method) -> None:
-        """A method without content."""
+        """Send a method without content."""
         self._out.append(method_frame(channel, method))
         if isinstance(method, ChannelCloseOk):
             self._channels.pop(channel, None)
@@ -133,19 +134,19 @@ class ServerConnection(Frames):
             self.state = State.OVER
 
     def send_content(self, channel: int, method: Method, properties: bytes, body: bytes) -> None:
-        """A method with a message."""
+        """Send a method with a message."""
         self._out.append(method_frame(channel, method))
         self._out.append(content_frames(channel, properties, body, self.frame_max))
 
     def send_raw(self, data: bytes) -> None:
-        """Frames that are ready, as ``DeliveryWriter`` makes them."""
+        """Send encoded frames, as ``DeliveryWriter`` makes them."""
         self._out.append(data)
 
     def send_heartbeat(self) -> None:
         self._out.append(HEARTBEAT)
 
     def accept_login(self) -> None:
-        """The client is who it says; limits are next."""
+        """Accept the client's credentials; tuning is next."""
         assert self.state is State.SECURING
         self.state = State.TUNING
         self._is_owner_asked = False
@@ -160,13 +161,13 @@ class ServerConnection(Frames):
         )
 
     def challenge(self, challenge: bytes) -> None:
-        """The client must say more; another ``LoginOffered`` follows."""
+        """Ask the client for more data; another ``LoginOffered`` follows."""
         assert self.state is State.SECURING
         self._is_owner_asked = False
         self.send(0, ConnectionSecure(challenge=challenge))
 
     def refuse_login(self) -> None:
-        """The client is not who it says. It hears why if it said that it would understand."""
+        """Refuse the client's credentials. The client is told if it announced that capability."""
         if self.has_capability("authentication_failure_close"):
             text = (
                 f"ACCESS_REFUSED - Login was refused using authentication mechanism "
@@ -177,18 +178,18 @@ class ServerConnection(Frames):
         self.state = State.OVER
 
     def accept_open(self) -> None:
-        """The client may use the virtual host; channels are next."""
+        """Open the virtual host for the client; channels are next."""
         assert self.state is State.OPENING
         self.state = State.RUNNING
         self._is_owner_asked = False
         self.send(0, ConnectionOpenOk())
 
     def fail(self, error: Violation) -> None:
-        """Tells the peer: closes the channel, or the connection if the error is hard."""
+        """Send an error: close the channel, or the connection if the error is hard."""
         if self.state >= State.CLOSED:
             return
         if self.state < State.TUNING:
-            # RabbitMQ tells nothing to somebody whom it does not know.
+            # RabbitMQ sends no errors to an unauthenticated client.
             self.state = State.OVER
         elif error.is_hard:
             self._close(error)
@@ -222,7 +223,7 @@ class ServerConnection(Frames):
     # --- beginning -------------------------------------------------------------------------------------
 
     def _shake_hands(self, data: bytes) -> bytes:
-        """Takes the protocol header; gives what is behind it."""
+        """Take the protocol header. Return the bytes after it."""
         self._rest += data
         if len(self._rest) < len(PROTOCOL_HEADER):
             return b""
@@ -244,7 +245,7 @@ class ServerConnection(Frames):
         return rest
 
     def _take(self, data: bytes) -> None:
-        """Frames one by one while it is not settled who the client is and what it may."""
+        """Process frames one by one during the handshake."""
         early = self._early
         if self.state < State.RUNNING:
             early += data
@@ -308,7 +309,7 @@ class ServerConnection(Frames):
             return True
         if self._channels[channel]:
             return True
-        # Closed by us: only the peer's own end of it counts.
+        # Closed by this side: only the peer's own close counts.
         return kind == METHOD_FRAME and payload[:4] in CLOSING_METHODS
 
     def _on_method(self, channel: int, method: Method) -> None:
@@ -360,7 +361,7 @@ class ServerConnection(Frames):
             self._events.append(ChannelOpened(channel))
         elif isinstance(method, ChannelClose):
             if not is_open:
-                # Both have closed it; ours is still to be confirmed.
+                # Both sides have closed it; the peer has not confirmed ours yet.
                 self._out.append(method_frame(channel, ChannelCloseOk()))
                 return
             self._channels[channel] = False
@@ -397,7 +398,7 @@ class ServerConnection(Frames):
             self._events.append(Violated(error))
             return
         if self.state >= State.CLOSING:
-            # What a peer says after the end is of interest only while it can be followed.
+            # Methods after the close are only processed while the stream can be decoded.
             self.state = State.OVER if is_fatal else self.state
             return
         is_told = self.state >= State.OPENING or (

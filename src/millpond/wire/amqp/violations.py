@@ -1,7 +1,7 @@
-"""What a peer did wrong, as AMQP says it: a reply code, a text, the method, and how much must be closed.
+"""Protocol violations as AMQP reports them: a reply code, a text, the method, and what must be closed.
 
-The codes and texts are RabbitMQ's, down to Erlang's way of printing bytes, because clients and people who
-read their logs know them.
+The codes and texts are RabbitMQ's, down to Erlang's way of printing bytes, because clients and users who read
+their logs know them.
 """
 
 from enum import IntEnum
@@ -55,10 +55,10 @@ _SOFT = frozenset(
 
 
 class Violation(RemoteProtocolError):
-    """The peer broke the protocol or asked for what it may not have.
+    """The peer broke the protocol or asked for something that is refused.
 
     ``channel`` 0, or a hard code, closes the connection; anything else closes the channel. ``class_id`` and
-    ``method_id`` name the method that failed, 0 where none did.
+    ``method_id`` name the method that failed, 0 if there is none.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Violation(RemoteProtocolError):
 
     @property
     def reply_text(self) -> str:
-        """What the peer is told: the code's name and the explanation, cut to a short string."""
+        """Return the text for the peer: the code's name and the explanation, cut to a short string."""
         raw = str(self).encode()
         if len(raw) <= _TEXT_BYTES_MAX:
             return str(self)
@@ -91,7 +91,7 @@ class Violation(RemoteProtocolError):
 
 
 def erlang_bytes(data: bytes) -> str:
-    """Bytes as Erlang prints them: a string if all are printable, numbers otherwise."""
+    """Return bytes as Erlang prints them: a string if all are printable, numbers otherwise."""
     if not data:
         return "<<>>"
     if all(_is_printable(byte) for byte in data):
@@ -103,7 +103,7 @@ def erlang_bytes(data: bytes) -> str:
 
 
 def erlang_numbers(data: bytes) -> str:
-    """Bytes as Erlang writes them without looking for text."""
+    """Return bytes as Erlang prints them without looking for text."""
     return "<<" + ",".join(map(str, data)) + ">>"
 
 

@@ -1,8 +1,8 @@
 """The table of Kafka APIs and the protocol's error codes.
 
-``APIS`` says for every API which versions exist, how its header is written, and how its messages are
-encoded and decoded; the message modules are imported on first use, because a broker that starts in
-less than half a second cannot load ninety of them. What a node offers is decided by its front-end.
+``APIS`` has, for every API, its versions, the form of its header, and its codecs; the message modules are
+imported on first use, because loading ninety of them would take most of the broker's start-up time. The
+front-end decides which APIs a node offers.
 """
 
 from collections.abc import Callable
@@ -30,9 +30,9 @@ class ApiSpec:
     """One API: its number, its versions and its codecs.
 
     The codecs take any version from ``min_version`` to ``max_version`` and refuse others with
-    ``UnsupportedVersion``. Decoders raise ``RemoteProtocolError`` for bytes that cannot be the
-    message, encoders ``LocalProtocolError`` for a message that cannot be written; a field that the
-    version does not have is left out. ``stable_version`` is the last one that Kafka itself turns on.
+    ``UnsupportedVersion``. Decoders raise ``RemoteProtocolError`` for malformed bytes, encoders
+    ``LocalProtocolError`` for a message that cannot be written; a field that the version does not have is
+    left out. ``stable_version`` is the last one that Kafka itself enables.
     """
 
     __slots__ = (
@@ -72,7 +72,7 @@ class ApiSpec:
         self._encode_response: Callable[[Any, int], bytes] | None = None
 
     def decode_request(self, body: BytesLike, version: int) -> Any:
-        """The request in ``body``, which starts after the header."""
+        """Decode the request in ``body``, which starts after the header."""
         decode = self._decode_request
         if decode is None:
             decode = self._decode_request = self._codec("decode", "request")
@@ -80,7 +80,7 @@ class ApiSpec:
         return decode(memoryview(body), version)
 
     def encode_request(self, message: Any, version: int) -> bytes:
-        """The request's body, without a header."""
+        """Encode the request's body, without a header."""
         encode = self._encode_request
         if encode is None:
             encode = self._encode_request = self._codec("encode", "request")
@@ -88,7 +88,7 @@ class ApiSpec:
         return encode(message, version)
 
     def decode_response(self, body: BytesLike, version: int) -> Any:
-        """The response in ``body``, which starts after the header."""
+        """Decode the response in ``body``, which starts after the header."""
         decode = self._decode_response
         if decode is None:
             decode = self._decode_response = self._codec("decode", "response")
@@ -96,7 +96,7 @@ class ApiSpec:
         return decode(memoryview(body), version)
 
     def encode_response(self, message: Any, version: int) -> bytes:
-        """The response's body, without a header."""
+        """Encode the response's body, without a header."""
         encode = self._encode_response
         if encode is None:
             encode = self._encode_response = self._codec("encode", "response")
@@ -104,11 +104,11 @@ class ApiSpec:
         return encode(message, version)
 
     def has_version(self, version: int) -> bool:
-        """Whether the codecs know this version."""
+        """Return whether the codecs support this version."""
         return self.min_version <= version <= self.max_version
 
     def is_flexible(self, version: int) -> bool:
-        """Whether this version has tagged fields and compact lengths (KIP-482)."""
+        """Return whether this version has tagged fields and compact lengths (KIP-482)."""
         return self.flexible_from is not None and version >= self.flexible_from
 
     def __repr__(self) -> str:
@@ -130,15 +130,15 @@ APIS: dict[int, ApiSpec] = {row[0]: ApiSpec(*row) for row in TABLE}
 
 
 def request_header_version(api_key: int, version: int) -> int:
-    """2 carries tagged fields, 1 does not. Version 0 died with the last API that used it."""
+    """Return 2 if the header has tagged fields, otherwise 1. No API uses version 0 any more."""
     return 2 if APIS[api_key].is_flexible(version) else 1
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """1 carries tagged fields, 0 does not.
+    """Return 1 if the header has tagged fields, otherwise 0.
 
-    ApiVersions always answers with version 0: a client that asks with a version we do not know must
-    still be able to read that we do not know it (KIP-511).
+    ApiVersions always answers with version 0: a client that asks with an unknown version must still be able
+    to read the error (KIP-511).
     """
     if api_key == ApiKey.API_VERSIONS:
         return 0
@@ -288,7 +288,7 @@ class ErrorCode(IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136
 
 
-# What a client may try again without changing anything.
+# Errors after which a client may retry the same request.
 RETRIABLE = frozenset(
     (
         ErrorCode.CORRUPT_MESSAGE,
@@ -326,7 +326,7 @@ RETRIABLE = frozenset(
     )
 )
 
-# What says that the client's picture of the cluster is old.
+# Errors that mean that the client's metadata are stale.
 REFRESH_METADATA = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

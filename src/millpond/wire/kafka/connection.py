@@ -1,14 +1,14 @@
 """Both ends of a Kafka connection, without any socket.
 
-Feed bytes with ``receive_data`` in whatever pieces they come, or let the event loop read into
-``get_buffer``; then take events with ``next_event`` until it says ``NEED_DATA``. Frames are a 32-bit size
-and as many bytes; a request starts with a header that says which API and version it speaks, a response
-with the number of the request that it answers.
+Feed bytes with ``receive_data`` in any pieces, or let the event loop read into ``get_buffer``; then take
+events with ``next_event`` until it returns ``NEED_DATA``. A frame is a 32-bit size and as many bytes; a
+request starts with a header that has the API and its version, a response with the correlation id of its
+request.
 
-Rules: a size is checked against its limit before a byte of the frame is kept, and memory is taken as
-bytes arrive, not as they are promised. Each frame becomes one ``bytearray``: the body that a request
-carries is a writable view of it, so that a record batch can be given its offset in place. What breaks
-the protocol raises ``RemoteProtocolError``; after that the connection is of no use and says so again.
+A size is checked against its limit before any byte of the frame is kept, and memory is taken as bytes arrive,
+not as they are announced. Each frame becomes one ``bytearray``: the body of a request is a writable view of
+it, so that a record batch can be given its offset in place. A violation raises ``RemoteProtocolError``; after
+that the connection is unusable and raises it again.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ from millpond.wire.kafka.primitives import BytesLike, pack_nullable_string, skip
 
 
 class NeedData(Enum):
-    """The answer of ``next_event`` when the bytes so far hold no further event."""
+    """The result of ``next_event`` when the bytes so far hold no further event."""
 
     NEED_DATA = "need data"
 
@@ -35,25 +35,25 @@ _REQUEST_HEADER = Struct(">hhih")  # api key, version, correlation id, length of
 _REQUEST_START = Struct(">ihhi")  # size, api key, version, correlation id
 _RESPONSE_START = Struct(">ii")  # size, correlation id
 
-# The header up to the client's name, which may be null.
+# The header up to the client id, which may be null.
 _REQUEST_BYTES_MIN = _REQUEST_HEADER.size
 
-# Size and the first two bytes: enough to know whether a frame may be as large as it says.
+# The size and the first two bytes: enough to know whether a frame may be as large as announced.
 _START_BYTES = 6
 
-# A frame has memory for some times of what has come of it, and at least this much: what a peer can claim by
-# announcing, without sending, stays small, and a frame of ordinary size never moves.
+# A frame has memory for a multiple of its received bytes, and at least this much: the memory that a peer can
+# claim by announcing, without sending, stays small, and a frame of ordinary size never moves.
 _RESERVED_BYTES_MIN = limits.REQUEST_LITTLE_BYTES
 _RESERVED_FACTOR = 8
 
-# With this much of a frame still to come, the loop reads straight into it; for less, one read into the
-# scratch buffer may also bring the frames behind it.
+# If this much of a frame is missing, the loop reads directly into it; for less, one read into the scratch
+# buffer may also bring the next frames.
 _DIRECT_BYTES_MIN = 64 * 1024
 
-# What one read may bring. One buffer serves all connections of a loop.
+# The largest read. One buffer serves all connections of a loop.
 SCRATCH_BYTES = 256 * 1024
 
-# What these APIs carry is data; anything else of such a size is an attack or a mistake.
+# The APIs that carry records; any other request of such a size is an attack or a mistake.
 _BULK_APIS = frozenset((ApiKey.PRODUCE, ApiKey.ENVELOPE, ApiKey.PUSH_TELEMETRY))
 
 _FLEXIBLE_FROM: dict[int, int] = {
@@ -67,11 +67,11 @@ _NEVER = 1 << 16
 
 
 class Request:
-    """A request's header, and its body still as bytes.
+    """A request's header, and its body still encoded.
 
-    ``body`` is writable and shares the frame's memory, which lives as long as any view of it.
-    ``size`` is the frame's, without the prefix. The API and the version may be ones that nobody knows;
-    then ``body`` starts right behind the client's name.
+    ``body`` is writable and shares the frame's memory, which lives as long as any view of it. ``size`` is the
+    frame's, without the prefix. The API and the version may be unknown; then ``body`` starts after the client
+    id.
     """
 
     __slots__ = ("api_key", "api_version", "body", "client_id", "correlation_id", "size")
@@ -102,7 +102,7 @@ class Request:
 
 
 class Response:
-    """A decoded response and the number of the request that it answers."""
+    """A decoded response and the correlation id of its request."""
 
     __slots__ = ("api_key", "correlation_id", "message", "version")
 
@@ -117,11 +117,11 @@ class Response:
 
 
 class _Frames:
-    """Cuts a stream into frames, each in a ``bytearray`` of its own.
+    """Splits a stream into frames, each in its own ``bytearray``.
 
-    Bytes may be pushed (``receive_data``) or read by the event loop into a buffer that is lent to it
-    (``get_buffer``, ``buffer_updated``), in any mixture. What arrives whole is copied once, and so is what
-    is pushed in pieces; what is left of a large frame the loop writes where it belongs.
+    Bytes may be pushed (``receive_data``) or read by the event loop into a lent buffer (``get_buffer``,
+    ``buffer_updated``), in any mixture. A frame that arrives whole is copied once, and so is one that is
+    pushed in pieces; the loop writes the rest of a large frame directly to its place.
     """
 
     __slots__ = (
@@ -137,23 +137,24 @@ class _Frames:
     )
 
     def __init__(self, scratch: bytearray | None = None) -> None:
-        self.frames: deque[bytearray] = deque()  # whole ones that ``next_event`` has not taken
-        self.partial: bytearray | None = None  # the one that is on its way, as far as it has memory
-        self._size = 0  # its size in the end
-        self._filled = 0  # how much of it has come
-        self._prefix = b""  # the start of a frame that has no frame yet
+        self.frames: deque[bytearray] = deque()  # complete frames that ``next_event`` has not taken
+        self.partial: bytearray | None = None  # the incomplete frame, as far as memory is allocated
+        self._size = 0  # its final size
+        self._filled = 0  # how much of it has arrived
+        self._prefix = b""  # the start of a frame whose size is incomplete
         self._scratch = None if scratch is None else memoryview(scratch)
         self._direct = False  # whether the buffer that was lent last is the frame's own
         self._error: MillpondError | None = None
-        # Whether memory is short: little is read at a time, and a frame begins with what has come of it.
+        # Whether memory is short: reads are small, and a frame begins with only the memory for its received
+        # bytes.
         self.is_tight = False
 
     def receive_data(self, data: BytesLike) -> None:
-        """Takes what the peer sent, in any pieces. Events come from ``next_event``."""
+        """Take bytes from the peer, in any pieces. ``next_event`` returns the events."""
         self._feed(memoryview(data))
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """A buffer to read into, never empty; say with ``buffer_updated`` how much was read.
+        """Return a non-empty buffer to read into; ``buffer_updated`` says how much was read.
 
         It may be shared with other connections of the same loop, and is valid until then.
         """
@@ -169,7 +170,7 @@ class _Frames:
         return self._scratch[: limits.REQUEST_READ_BYTES] if self.is_tight else self._scratch
 
     def buffer_updated(self, count: int) -> None:
-        """The loop has read ``count`` bytes into the buffer that ``get_buffer`` lent to it."""
+        """Take the ``count`` bytes that the loop has read into the buffer of ``get_buffer``."""
         if not self._direct:
             assert self._scratch is not None
             self._feed(self._scratch[:count])
@@ -180,7 +181,7 @@ class _Frames:
             self._finish()
 
     def let_go(self) -> None:
-        """The connection is over: keep nothing of what has come."""
+        """Drop everything that was received, because the connection is closed."""
         self.frames.clear()
         self.partial = None
         self._direct = False
@@ -188,18 +189,18 @@ class _Frames:
 
     @property
     def is_within_frame(self) -> bool:
-        """Whether a frame has begun and its end has not come."""
+        """Whether a frame has begun and is incomplete."""
         return self.partial is not None or bool(self._prefix)
 
     @property
     def memory_bytes(self) -> int:
-        """What is held of what has come, or begun to come, and was not taken by ``next_event``."""
+        """The memory of received frames that ``next_event`` has not taken, complete or not."""
         begun = len(self.partial) if self.partial is not None else 0
         return begun + sum(map(len, self.frames)) if self.frames else begun
 
     @property
     def growth_bytes(self) -> int:
-        """How much more memory the frame that has begun takes with the next read."""
+        """How much more memory the incomplete frame takes with the next read."""
         frame = self.partial
         if frame is None:
             return 0
@@ -208,25 +209,25 @@ class _Frames:
 
     @property
     def missing_bytes(self) -> int:
-        """How much more memory the frame that has begun takes until it is whole."""
+        """How much more memory the incomplete frame takes until it is complete."""
         return 0 if self.partial is None else self._size - len(self.partial)
 
     @property
     def progress_bytes(self) -> int | None:
-        """How much has come of a frame that is not whole; None if none has begun."""
+        """How much of an incomplete frame has arrived; None if none has begun."""
         if self.partial is not None:
             return self._filled
         return len(self._prefix) or None
 
     def _check_size(self, size: int) -> None:
-        """Raises ``RemoteProtocolError`` for a size that no frame here may have."""
+        """Raise ``RemoteProtocolError`` for an invalid frame size."""
         raise NotImplementedError
 
     def _check_start(self, size: int, start: BytesLike) -> None:
-        """Raises ``RemoteProtocolError`` if a frame of this size may not start with these two bytes."""
+        """Raise ``RemoteProtocolError`` if a frame of this size may not start with these two bytes."""
 
     def _next_frame(self) -> bytearray | None:
-        """The next whole frame, without its prefix, or None."""
+        """Return the next complete frame, without its prefix, or None."""
         if self.frames:
             return self.frames.popleft()
         if self._error is not None:
@@ -234,7 +235,7 @@ class _Frames:
         return None
 
     def _fail(self, error: MillpondError) -> None:
-        """No frame after a broken one can be trusted; what is held of it is let go."""
+        """Drop everything: no frame after a broken one can be trusted."""
         self._error = error
         self.partial = None
         self._direct = False
@@ -255,7 +256,7 @@ class _Frames:
             self._fail(error)
 
     def _start(self, data: memoryview, position: int) -> int:
-        """Begins a frame; most often all of it is there."""
+        """Begin a frame; most often all of it has arrived."""
         if self._prefix or len(data) - position < _START_BYTES:
             return self._start_slowly(data, position)
         size: int = _SIZE.unpack_from(data, position)[0]
@@ -270,7 +271,7 @@ class _Frames:
         return position
 
     def _start_slowly(self, data: memoryview, position: int) -> int:
-        """The same for a start that comes in pieces."""
+        """Begin a frame whose prefix comes in pieces."""
         stop = position + _START_BYTES - len(self._prefix)
         self._prefix += data[position:stop]
         prefix = self._prefix
@@ -304,14 +305,16 @@ class _Frames:
         return position + take
 
     def _grow(self, frame: bytearray, needed: int) -> bytearray:
-        """More memory. It is new memory, for the loop may still hold a view of the old."""
+        """Move the frame to a larger buffer. It must be a new one, because the loop may hold a view of the
+        old.
+        """
         larger = bytearray(self._reserve(needed))
         memoryview(larger)[: self._filled] = memoryview(frame)[: self._filled]
         self.partial = larger
         return larger
 
     def _reserve(self, needed: int) -> int:
-        """How much memory a frame gets of which so much is at hand."""
+        """Return how much memory a frame gets that has ``needed`` bytes."""
         reserved = max(_RESERVED_BYTES_MIN, _RESERVED_FACTOR * needed)
         return self._size if self._size < 2 * reserved else reserved
 
@@ -325,8 +328,8 @@ class ServerConnection(_Frames):
     """The broker's end: requests in, responses out.
 
     ``request_bytes_max`` bounds every frame; ``control_bytes_max`` bounds those that carry no records. A
-    decoded request takes up to some sixty times the memory of its bytes, which is harmless for the
-    megabytes that any control request can need and would not be for a hundred of them.
+    decoded request takes up to about sixty times the memory of its bytes, which is harmless for the megabytes
+    of a control request and would not be for a hundred of them.
     """
 
     __slots__ = ("_client_id", "_client_id_bytes", "_control_bytes_max", "_request_bytes_max")
@@ -344,9 +347,9 @@ class ServerConnection(_Frames):
         self._client_id_bytes = b""
 
     def next_event(self) -> Request | NeedData:
-        """The next request in order of arrival, or ``NEED_DATA``.
+        """Return the next request in order of arrival, or ``NEED_DATA``.
 
-        Raises ``RemoteProtocolError`` if what came is no request; close the connection then.
+        Raises ``RemoteProtocolError`` if the bytes are no request; close the connection then.
         """
         frame = self._next_frame()
         if frame is None:
@@ -359,7 +362,9 @@ class ServerConnection(_Frames):
             raise
 
     def frame_response(self, request: Request, *payload: BytesLike) -> list[BytesLike]:
-        """What to send for ``request``: prefix and header, then the payload's buffers as they are."""
+        """Return the buffers to send for ``request``: prefix and header, then the payload's buffers
+        uncopied.
+        """
         size = 4
         for buffer in payload:
             size += len(buffer)
@@ -396,7 +401,7 @@ class ServerConnection(_Frames):
         return Request(api_key, version, correlation_id, client_id, body[position:], size)
 
     def _name(self, frame: bytearray, stop: int) -> str:
-        """The client's name; it is the same in every request of a connection."""
+        """Decode the client id; it is the same in every request of a connection."""
         raw = bytes(memoryview(frame)[_REQUEST_BYTES_MIN:stop])
         if self._client_id is None or raw != self._client_id_bytes:
             self._client_id_bytes = raw
@@ -419,7 +424,7 @@ class ServerConnection(_Frames):
 
 
 class ClientConnection(_Frames):
-    """The asker's end: requests out, responses in, matched in the order of sending."""
+    """The client's end: requests out, responses in, matched in the order of sending."""
 
     __slots__ = ("_client_id", "_correlation_id", "_response_bytes_max", "_waiting")
 
@@ -437,22 +442,22 @@ class ClientConnection(_Frames):
 
     @property
     def in_flight(self) -> int:
-        """How many requests still wait for their responses."""
+        """The number of requests that wait for their responses."""
         return len(self._waiting)
 
     @property
     def last_correlation_id(self) -> int:
-        """The number of the request that was sent last."""
+        """The correlation id of the last request."""
         return self._correlation_id
 
     def send(
         self, api_key: int, version: int, message: object, *, expect_response: bool = True
     ) -> bytes:
-        """The whole frame of a request, given as a message or as an encoded payload.
+        """Return the whole frame of a request, given as a message or as an encoded payload.
 
-        A produce request with acks=0 gets no response; say so with ``expect_response=False``.
-        Raises ``UnsupportedVersion`` or ``LocalProtocolError`` for what cannot be sent; nothing has
-        changed then.
+        A produce request with acks=0 gets no response; pass ``expect_response=False`` for it. Raises
+        ``UnsupportedVersion`` or ``LocalProtocolError`` if it cannot be sent; the connection's state is then
+        unchanged.
         """
         spec = APIS.get(api_key)
         if spec is None:
@@ -471,9 +476,9 @@ class ClientConnection(_Frames):
         return b"".join((start, self._client_id, tags, payload))
 
     def next_event(self) -> Response | NeedData:
-        """The next response, or ``NEED_DATA``.
+        """Return the next response, or ``NEED_DATA``.
 
-        Raises ``RemoteProtocolError`` if what came is not the answer to the oldest open request.
+        Raises ``RemoteProtocolError`` if the bytes are not the response to the oldest open request.
         """
         frame = self._next_frame()
         if frame is None:
@@ -496,7 +501,7 @@ class ClientConnection(_Frames):
             )
         body = memoryview(frame)[4:]
         if api_key == ApiKey.API_VERSIONS:
-            # A broker that does not know our version answers in version 0 (KIP-511).
+            # A broker that does not support our version answers in version 0 (KIP-511).
             if body[:2] == _UNSUPPORTED_VERSION:
                 version = 0
         elif version >= _FLEXIBLE_FROM.get(api_key, _NEVER):
@@ -520,7 +525,7 @@ _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 def _too_large(size: int, limit: int, what: str) -> RemoteProtocolError:
-    """Says what the peer may really have been, if its first bytes tell."""
+    """Return the error, naming the peer's likely protocol if its first bytes show it."""
     start = size.to_bytes(4, "big")
     hint = ""
     if start[:2] == b"\x16\x03":

@@ -1,4 +1,4 @@
-"""A whole request or response as the contents of an Envelope (KIP-590): header and body, no size."""
+"""Encodes a whole request or response as the contents of an Envelope (KIP-590): header and body, no size."""
 
 import struct
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ _NO_NAME = -1
 
 
 def wrap_request(request: Request) -> bytes:
-    """The request as its client sent it, but for the tags of its header."""
+    """Encode the request as its client sent it, without the tags of its header."""
     name = None if request.client_id is None else request.client_id.encode()
     out = bytearray(
         _HEADER.pack(
@@ -33,7 +33,7 @@ def wrap_request(request: Request) -> bytes:
 
 
 def unwrap_request(data: BytesLike) -> Request:
-    """Read what ``wrap_request`` wrote. ``RemoteProtocolError`` if it is no request."""
+    """Decode what ``wrap_request`` wrote. Raises ``RemoteProtocolError``."""
     connection = ServerConnection()
     connection.receive_data(_SIZE.pack(len(data)))
     connection.receive_data(data)
@@ -44,12 +44,14 @@ def unwrap_request(data: BytesLike) -> Request:
 
 
 def wrap_response(request: Request, payload: Iterable[BytesLike]) -> bytes:
-    """The response as it would go to the request's client."""
+    """Encode the response as it would be sent to the request's client."""
     return b"".join(ServerConnection().frame_response(request, *payload))[_SIZE.size :]
 
 
 def unwrap_response(request: Request, data: BytesLike) -> bytes:
-    """The body of what ``wrap_response`` wrote. ``RemoteProtocolError`` if it answers another request."""
+    """Return the body of what ``wrap_response`` wrote. Raises ``RemoteProtocolError`` for another
+    request's.
+    """
     start = b"".join(ServerConnection().frame_response(request))[_SIZE.size :]
     if bytes(data[: len(start)]) != start:
         raise RemoteProtocolError("an envelope holds the answer to another request")

@@ -1,8 +1,8 @@
-"""Fetch, the broker's side, by hand: the request that carries all data out.
+"""The broker's hand-written codec of Fetch.
 
-The response is a list of buffers: record data goes from the log to the socket as the very buffer that
-the log handed over, between the few bytes that surround it. Partitions are named tuples because a
-consumer may ask for thousands at a time. The generated codec (``messages/fetch.py``) serves clients.
+The response is a list of buffers: record data go from the log to the socket as the very buffer that the log
+returned, between the few bytes that surround it. Partitions are named tuples because a consumer may ask for
+thousands at a time. The generated codec (``messages/fetch.py``) serves clients.
 """
 
 from collections.abc import Sequence
@@ -60,14 +60,14 @@ _pack_qi = Struct(">qi").pack
 _pack_qq = Struct(">qq").pack
 _pack_v4 = Struct(">ihqq").pack
 _pack_v5 = Struct(">ihqqq").pack
-# With no aborted transactions behind it: the preferred replica in both, and in the classic form the
-# size of the records.
+# If no aborted transactions follow: the preferred replica in both forms, and in the classic form the size of
+# the records.
 _pack_v12_plain = Struct(">ihqqqBi").pack
 _pack_v11_plain = Struct(">ihqqqiii").pack
 
 
 class FetchPartition(NamedTuple):
-    """From where, and how much, of one partition. The order is the wire's, which spares a step."""
+    """The position and limit for one partition. The fields are in wire order, which saves a step."""
 
     partition: int
     current_leader_epoch: int = -1
@@ -88,7 +88,7 @@ _NO_TAGS = (NO_ID, NO_HIGH_WATERMARK)
 
 
 class FetchRequest:
-    """What one fetch request asks for. ``replica_id`` is -1 for a consumer, whatever the version."""
+    """A decoded fetch request. ``replica_id`` is -1 for a consumer, whatever the version."""
 
     __slots__ = (
         "cluster_id",
@@ -135,7 +135,7 @@ class FetchRequest:
 
 
 class FetchedPartition(NamedTuple):
-    """What one partition has to give. ``aborted`` is None, or (producer id, first offset) pairs."""
+    """The result for one partition. ``aborted`` is None, or (producer id, first offset) pairs."""
 
     partition: int
     error_code: int = 0
@@ -146,7 +146,7 @@ class FetchedPartition(NamedTuple):
     aborted: Sequence[tuple[int, int]] | None = None
     preferred_read_replica: int = -1
     leader: tuple[int, int] | None = (
-        None  # (node id, epoch), for a client that asked the wrong node
+        None  # (node id, epoch) of the leader, for a client that asked another node
     )
     diverging: tuple[int, int] | None = None  # (epoch, end offset), for followers
     snapshot: tuple[int, int] | None = None  # (end offset, epoch), for the quorum
@@ -156,7 +156,7 @@ FetchedTopic: TypeAlias = tuple[str | None, UUID | None, Sequence[FetchedPartiti
 
 
 def decode_fetch(data: memoryview, version: int) -> FetchRequest:
-    """Reads the request's body, versions 4 to 18."""
+    """Decode the request's body, versions 4 to 18."""
     try:
         if version >= FLEXIBLE_FROM:
             return _decode_flexible(data, version)
@@ -175,7 +175,7 @@ def _decode_flexible(data: memoryview, version: int) -> FetchRequest:
         p = 17
     session_id, session_epoch = _unpack_session(data, p)
     count, p = read_compact_count(data, p + 8, 3)
-    new = tuple.__new__  # half the price of the named tuple's own constructor
+    new = tuple.__new__  # half the cost of the named tuple's own constructor
     topics: list[FetchTopic] = []
     for _ in range(count):
         name = topic_id = None
@@ -190,7 +190,7 @@ def _decode_flexible(data: memoryview, version: int) -> FetchRequest:
         if any(data[p + 32 : stop : 33]):
             partitions, p = _read_tagged_partitions(data, p, count, version)
         else:
-            # Nobody but a follower of a newer version sends tags: each partition has the same size.
+            # Only a follower of a newer version sends tags: each partition has the same size.
             partitions = [
                 new(FetchPartition, numbers + _NO_TAGS) for numbers in _iter_v12(data[p:stop])
             ]
@@ -338,7 +338,7 @@ def encode_fetch_response(
     session_id: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[BytesLike]:
-    """The response's body, versions 4 to 18, as buffers to be sent one after the other."""
+    """Encode the response's body, versions 4 to 18, as buffers to send one after the other."""
     try:
         if version >= FLEXIBLE_FROM:
             return _encode_flexible(
@@ -358,7 +358,7 @@ def _encode_flexible(
     node_endpoints: Sequence[NodeEndpoint],
 ) -> list[BytesLike]:
     out: list[BytesLike] = []
-    # What stands between two runs of records, joined when the next run begins.
+    # The bytes between two runs of records, joined when the next run begins.
     pending = _pack_i(throttle_ms) + _pack_hi(error_code, session_id)
     pending += pack_compact_count(len(topics))
     for name, topic_id, partitions in topics:
@@ -398,7 +398,7 @@ def _encode_flexible(
 
 _NOTHING_TAGGED = [None, None, None]
 
-# Bytes that are added to bytes are copied each time; beyond this a new buffer begins.
+# Appending to bytes copies them each time; beyond this size a new buffer begins.
 _PENDING_BYTES_MAX = 4096
 
 

@@ -1,6 +1,6 @@
-"""ListOffsets, the broker's side, by hand: how clients turn times and ends into offsets.
+"""The broker's hand-written codec of ListOffsets.
 
-Monitors and Spark ask it for every partition at every step. The generated codec
+Monitoring tools and Spark send it for every partition at every step. The generated codec
 (``messages/list_offsets.py``) serves clients.
 """
 
@@ -26,7 +26,7 @@ from millpond.wire.kafka.primitives import (
 
 FLEXIBLE_FROM = 6
 
-# Times with a meaning of their own.
+# Special values of a timestamp.
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -34,7 +34,7 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
-# (partition, leader epoch the client knows or -1, time)
+# (partition, the client's leader epoch or -1, time)
 WantedOffset: TypeAlias = tuple[int, int, int]
 # (partition, error code, timestamp, offset, leader epoch)
 FoundOffset: TypeAlias = tuple[int, int, int, int, int]
@@ -51,7 +51,7 @@ _pack_v6 = Struct(">ihqqiB").pack
 
 
 class ListOffsetsRequest:
-    """Which offsets are wanted. ``topics`` holds (name, [(partition, leader epoch, time), …])."""
+    """The requested offsets. ``topics`` holds (name, [(partition, leader epoch, time), …])."""
 
     __slots__ = ("isolation_level", "replica_id", "timeout_ms", "topics")
 
@@ -69,7 +69,7 @@ class ListOffsetsRequest:
 
 
 def decode_list_offsets(data: memoryview, version: int) -> ListOffsetsRequest:
-    """Reads the request's body, versions 1 to 11."""
+    """Decode the request's body, versions 1 to 11."""
     try:
         if version >= FLEXIBLE_FROM:
             return _decode_flexible(data, version)
@@ -93,7 +93,7 @@ def _decode_flexible(data: memoryview, version: int) -> ListOffsetsRequest:
                 p = skip_tags(data, p + 16)
                 wanted.append((partition, epoch, time))
         else:
-            # Nobody has tags to send here yet: each partition has the same size.
+            # No version defines tags here yet: each partition has the same size.
             wanted += _iter_iiqx(data[p:stop])
             p = stop
         p = skip_tags(data, p)
@@ -136,7 +136,7 @@ def _decode_classic(data: memoryview, version: int) -> ListOffsetsRequest:
 def encode_list_offsets_response(
     topics: Sequence[tuple[str, Sequence[FoundOffset]]], throttle_ms: int, version: int
 ) -> bytes:
-    """Writes the response's body, versions 1 to 11."""
+    """Encode the response's body, versions 1 to 11."""
     try:
         parts: list[bytes] = []
         if version >= 2:

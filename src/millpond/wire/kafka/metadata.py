@@ -1,8 +1,9 @@
-"""Metadata, the broker's side, by hand: every client asks for it, and the answer grows with the cluster.
+"""The broker's hand-written codec of Metadata: every client sends it, and the response grows with the
+cluster.
 
-A topic is written by itself (``encode_metadata_topic``) so that a broker with thousands of topics may
-keep the bytes until the topic changes; ``encode_metadata_response`` puts topics and brokers together.
-The generated codec (``messages/metadata.py``) serves clients.
+A topic is encoded separately (``encode_metadata_topic``) so that a broker with thousands of topics can cache
+the bytes until the topic changes; ``encode_metadata_response`` joins topics and brokers. The generated codec
+(``messages/metadata.py``) serves clients.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +37,7 @@ from millpond.wire.kafka.primitives import (
 FLEXIBLE_FROM = 9
 NO_OPERATIONS = -(2**31)
 
-# (name or None, topic id or None): a client asks by either
+# (name or None, topic id or None): a client asks by one of them
 WantedTopic: TypeAlias = tuple[str | None, UUID | None]
 # (error code, index, leader, leader epoch, replicas, in-sync replicas, offline replicas)
 MetadataPartition: TypeAlias = tuple[
@@ -53,7 +54,7 @@ _pack_hiii = Struct(">hiii").pack
 
 
 class MetadataRequest:
-    """What a client wants to know. ``topics`` is None for all of them."""
+    """A decoded metadata request. ``topics`` is None for all of them."""
 
     __slots__ = (
         "allow_auto_topic_creation",
@@ -76,7 +77,7 @@ class MetadataRequest:
 
 
 def decode_metadata(data: memoryview, version: int) -> MetadataRequest:
-    """Reads the request's body, versions 0 to 13."""
+    """Decode the request's body, versions 0 to 13."""
     try:
         if version >= FLEXIBLE_FROM:
             return _decode_flexible(data, version)
@@ -116,7 +117,7 @@ def _decode_flexible(data: memoryview, version: int) -> MetadataRequest:
 
 def _decode_classic(data: memoryview, version: int) -> MetadataRequest:
     count, p = read_nullable_count(data, 0, 2)
-    # In version 0 an empty list is how a client asks for everything.
+    # In version 0 an empty list asks for all topics.
     topics: list[WantedTopic] | None = None if count < (version == 0) else []
     for _ in range(count):
         name, p = read_string(data, p)
@@ -133,7 +134,7 @@ def _decode_classic(data: memoryview, version: int) -> MetadataRequest:
 
 @lru_cache(maxsize=256)
 def _partition_layout(replicas: int, in_sync: int, offline: int) -> Struct:
-    """A whole partition in one call; lengths and the empty tags are single bytes."""
+    """Return the layout of a partition, for one call; lengths and the empty tags are single bytes."""
     return Struct(f">hiiiB{replicas}iB{in_sync}iB{offline}iB")
 
 
@@ -147,7 +148,7 @@ def encode_metadata_topic(
     partitions: Sequence[MetadataPartition],
     authorized_operations: int = NO_OPERATIONS,
 ) -> bytes:
-    """One topic as it stands in the response of this version."""
+    """Encode one topic for the response of this version."""
     try:
         if version < FLEXIBLE_FROM:
             return _pack_classic_topic(
@@ -224,7 +225,7 @@ def encode_metadata_response(
     cluster_authorized_operations: int = NO_OPERATIONS,
     error_code: int = 0,
 ) -> bytes:
-    """The response's body, versions 0 to 13; ``topics`` come from ``encode_metadata_topic``."""
+    """Encode the response's body, versions 0 to 13; ``topics`` come from ``encode_metadata_topic``."""
     flexible = version >= FLEXIBLE_FROM
     count = pack_compact_count if flexible else pack_count
     string = pack_compact_string if flexible else pack_string

@@ -1,13 +1,13 @@
-"""How the Kafka protocol writes strings, bytes, arrays, ids and tagged fields.
+"""Encodings of the Kafka protocol: strings, bytes, arrays, UUIDs and tagged fields.
 
-Readers take a view of one frame and a position and return ``(value, next position)``. They never look
-past the frame and never take memory for more than it can hold: a length is compared with what is left
-before anything is made from it. What is wrong raises ``RemoteProtocolError``; running off the end of
-the frame may also raise ``struct.error`` or ``IndexError``, which every message decoder turns into
-``RemoteProtocolError`` (``DECODE_ERRORS``, ``malformed``).
+Readers take a view of one frame and a position and return ``(value, next position)``. They never read past
+the frame and never allocate memory for more than it can hold: a length is compared with the remaining bytes
+first. Malformed data raise ``RemoteProtocolError``; running off the end of the frame may also raise
+``struct.error`` or ``IndexError``, which every message decoder turns into ``RemoteProtocolError``
+(``DECODE_ERRORS``, ``malformed``).
 
-Writers return bytes. Each has a classic and a compact form; "compact" is what flexible versions
-(KIP-482) use: lengths are unsigned varints, one more than the length, and zero is null.
+Writers return bytes. Each has a classic and a compact form; "compact" is what flexible versions (KIP-482)
+use: lengths are unsigned varints, one more than the length, and zero is null.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ ENCODE_ERRORS = (error, AttributeError, TypeError, ValueError, OverflowError)
 
 NO_ID = UUID(int=0)
 
-# Marks "no list given" in the constructors of messages, where None may mean null.
+# Marks an omitted list in the constructors of messages, where None may mean null.
 NOT_GIVEN: Any = object()
 
 _short = Struct(">h")
@@ -38,10 +38,10 @@ _pack_int = _int.pack
 
 
 class Message:
-    """What all messages and their parts share: equality by fields, and a readable form.
+    """Base class of all messages and their parts: equality by fields, and a readable ``repr``.
 
-    Messages are plain classes with slots rather than dataclasses: there are nearly five hundred, and
-    making a dataclass takes longer than importing all the rest of its message.
+    Messages are plain classes with slots rather than dataclasses: there are nearly five hundred, and creating
+    a dataclass takes longer than importing the rest of its message.
     """
 
     __slots__: tuple[str, ...] = ()
@@ -59,14 +59,14 @@ class Message:
 
 
 def malformed(message: str, version: int, reason: Exception) -> RemoteProtocolError:
-    """The one error of a decoder."""
+    """Return the error of a decoder."""
     if isinstance(reason, UnicodeDecodeError):
         return RemoteProtocolError(f"{message} v{version}: a string is not UTF-8")
     return RemoteProtocolError(f"{message} v{version}: the frame ends before the message does")
 
 
 def unencodable(message: str, version: int, reason: Exception) -> LocalProtocolError:
-    """The one error of an encoder."""
+    """Return the error of an encoder."""
     return LocalProtocolError(f"{message} v{version} cannot be written: {reason}")
 
 
@@ -74,24 +74,24 @@ def unencodable(message: str, version: int, reason: Exception) -> LocalProtocolE
 
 
 def overrun(size: int, left: int) -> RemoteProtocolError:
-    """A length that promises more than the frame holds."""
+    """Return the error for a length beyond the end of the frame."""
     return RemoteProtocolError(f"a length of {size} exceeds the {left} bytes left in the frame")
 
 
 def unexpected_null(what: str) -> RemoteProtocolError:
-    """A null where the protocol has none."""
+    """Return the error for a null that the protocol does not allow."""
     return RemoteProtocolError(f"null {what} where the protocol allows none")
 
 
 def too_many_partitions() -> RemoteProtocolError:
-    """More topics and partitions than one request may name."""
+    """Return the error for more topics and partitions than one request may name."""
     return RemoteProtocolError(
         f"a request names more than {limits.REQUEST_PARTITIONS_MAX} topics and partitions"
     )
 
 
 def read_uvarint(data: memoryview, p: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits."""
+    """Read an unsigned varint of at most 32 bits."""
     byte = data[p]
     if byte < 0x80:
         return byte, p + 1
@@ -158,7 +158,7 @@ def read_nullable_compact_string(data: memoryview, p: int) -> tuple[str | None, 
 
 
 def read_nullable_view(data: memoryview, p: int) -> tuple[memoryview | None, int]:
-    """Records stay where they are: a view of the frame, writable if the frame is."""
+    """Read records without a copy: a view of the frame, writable if the frame is."""
     (size,) = _unpack_int(data, p)
     p += 4
     if size < 0:
@@ -194,7 +194,7 @@ def read_compact_view(data: memoryview, p: int) -> tuple[memoryview, int]:
 
 
 def read_nullable_bytes(data: memoryview, p: int) -> tuple[bytes | None, int]:
-    """Bytes are copied, so that a small field does not keep a large frame alive."""
+    """Read bytes as a copy, so that a small field does not keep a large frame alive."""
     value, p = read_nullable_view(data, p)
     return None if value is None else bytes(value), p
 
@@ -219,7 +219,7 @@ def read_compact_bytes(data: memoryview, p: int) -> tuple[bytes, int]:
 
 
 def read_nullable_count(data: memoryview, p: int, element_bytes_min: int) -> tuple[int, int]:
-    """How many elements follow; -1 is null."""
+    """Read the number of elements that follow; -1 is null."""
     (count,) = _unpack_int(data, p)
     p += 4
     if count < 0:
@@ -259,30 +259,30 @@ def _numbers(code: str, count: int) -> Struct:
 
 
 def read_numbers(data: memoryview, p: int, count: int, code: str) -> tuple[list[int], int]:
-    """``count`` fixed-width numbers; the caller has checked that they are there."""
+    """Read ``count`` fixed-width numbers; the caller has checked that they are there."""
     layout = _numbers(code, count) if count < 64 else Struct(f">{count}{code}")
     return list(layout.unpack_from(data, p)), p + layout.size
 
 
 @lru_cache(maxsize=4096)
 def uuid_of(raw: bytes) -> UUID:
-    """An id from its 16 bytes. Topics' and directories' ids recur in every request."""
+    """Return a UUID from its 16 bytes, cached: topics' and directories' ids recur in every request."""
     return UUID(bytes=raw)
 
 
 def read_uuids(data: memoryview, p: int, count: int) -> tuple[list[UUID], int]:
-    """``count`` ids; the caller has checked that they are there."""
+    """Read ``count`` UUIDs; the caller has checked that they are there."""
     stop = p + 16 * count
     return [uuid_of(bytes(data[i : i + 16])) for i in range(p, stop, 16)], stop
 
 
 def read_presence(data: memoryview, p: int) -> tuple[bool, int]:
-    """The byte before a nullable structure: negative is null."""
+    """Read the byte before a nullable structure: negative is null."""
     return data[p] < 0x80, p + 1
 
 
 def skip_tags(data: memoryview, p: int) -> int:
-    """Steps over tagged fields that nobody here knows."""
+    """Skip unknown tagged fields."""
     count = data[p]
     p += 1
     if count == 0:
@@ -296,7 +296,7 @@ def skip_tags(data: memoryview, p: int) -> int:
 
 
 def read_tag(data: memoryview, p: int) -> tuple[int, int, int]:
-    """A tagged field's number, where its content starts, and where it must end."""
+    """Return a tagged field's number, where its content starts, and where it must end."""
     tag, p = read_uvarint(data, p)
     size, p = read_uvarint(data, p)
     stop = p + size
@@ -306,7 +306,7 @@ def read_tag(data: memoryview, p: int) -> tuple[int, int, int]:
 
 
 def wrong_tag_size(tag: int, p: int, stop: int) -> RemoteProtocolError:
-    """A tagged field whose content is not as long as it said."""
+    """Return the error for a tagged field whose content does not match its size."""
     return RemoteProtocolError(f"tagged field {tag} ends {p - stop} bytes away from its own end")
 
 
@@ -346,7 +346,7 @@ def pack_nullable_compact_string(value: str | None) -> bytes:
 
 
 def pack_size(value: BytesLike) -> bytes:
-    """The length in front of bytes; the bytes themselves are passed on uncopied."""
+    """Encode the length of bytes; the bytes themselves are passed on uncopied."""
     return _pack_int(len(value))
 
 
@@ -369,7 +369,7 @@ def pack_numbers(values: Sequence[int], code: str) -> bytes:
 
 
 def pack_tags(fields: list[tuple[int, bytes]]) -> bytes:
-    """Tagged fields in the order of their tags, each with its size."""
+    """Encode tagged fields in the order of their tags, each with its size."""
     parts = [pack_uvarint(len(fields))]
     for tag, content in fields:
         parts += (pack_uvarint(tag), pack_uvarint(len(content)), content)

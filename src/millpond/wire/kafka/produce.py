@@ -1,8 +1,8 @@
-"""Produce, the broker's side, by hand: the request that carries all data in.
+"""The broker's hand-written codec of Produce.
 
-Records are views of the request's frame, never copies, writable so that the log can patch offsets in
-place. Topics and partitions are tuples: one request may name thousands, and their order is the order
-of the answer. The generated codec (``messages/produce.py``) speaks the same bytes and serves clients.
+Records are views of the request's frame, never copies, writable so that the log can patch offsets in place.
+Topics and partitions are tuples: one request may name thousands, and their order is the order of the
+response. The generated codec (``messages/produce.py``) reads and writes the same bytes and serves clients.
 """
 
 from collections.abc import Sequence
@@ -53,13 +53,13 @@ _pack_i = Struct(">i").pack
 _pack_ii = Struct(">ii").pack
 _pack_v3 = Struct(">ihqq").pack
 _pack_v5 = Struct(">ihqqq").pack
-# With no record errors, no error message and (flexible) no tags behind it.
+# If no record errors, no error message and (flexible) no tags follow.
 _pack_v8_plain = Struct(">ihqqqih").pack
 _pack_v9_plain = Struct(">ihqqqBBB").pack
 
 
 class ProduceRequest:
-    """What one produce request asks for. ``acks`` is 0, 1 or -1; others are the front-end's to refuse."""
+    """A decoded produce request. ``acks`` is 0, 1 or -1; the front-end refuses others."""
 
     __slots__ = ("acks", "timeout_ms", "topics", "transactional_id")
 
@@ -77,7 +77,7 @@ class ProduceRequest:
 
 
 class ProducedPartition(NamedTuple):
-    """What became of one partition's records."""
+    """The result for one partition's records."""
 
     partition: int
     error_code: int = 0
@@ -86,7 +86,9 @@ class ProducedPartition(NamedTuple):
     log_start_offset: int = -1
     record_errors: Sequence[tuple[int, str | None]] = ()
     error_message: str | None = None
-    leader_id: int = -1  # with leader_epoch: who leads now, for a client that asked the wrong node
+    leader_id: int = (
+        -1
+    )  # with leader_epoch: the present leader, for a client that asked another node
     leader_epoch: int = -1
 
 
@@ -97,7 +99,7 @@ NodeEndpoint: TypeAlias = tuple[int, str, int, str | None]
 
 
 def decode_produce(data: memoryview, version: int) -> ProduceRequest:
-    """Reads the request's body, versions 3 to 13."""
+    """Decode the request's body, versions 3 to 13."""
     try:
         if version >= FLEXIBLE_FROM:
             return _decode_flexible(data, version)
@@ -183,7 +185,7 @@ def encode_produce_response(
     version: int,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
-    """Writes the response's body, versions 3 to 13."""
+    """Encode the response's body, versions 3 to 13."""
     try:
         parts: list[bytes] = []
         add = parts.append
@@ -251,7 +253,7 @@ def _pack_classic(partition: ProducedPartition, version: int) -> bytes:
 
 
 def pack_node_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """The tagged list of leaders' addresses that Produce and Fetch share (KIP-951)."""
+    """Encode the tagged list of leaders' addresses that Produce and Fetch share (KIP-951)."""
     parts = [pack_compact_count(len(endpoints))]
     for node_id, host, port, rack in endpoints:
         parts += (

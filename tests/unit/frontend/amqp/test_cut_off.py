@@ -1,10 +1,17 @@
 """AMQP's clients at a node that loses its cluster, or one other node, are served or told in bounded time."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from millpond.base.errors import InvalidRequest
+from millpond.engine.node.node import Engine
+from millpond.engine.peers import CollectEvents
+from millpond.engine.queues.remote.host_route import look_for
+from millpond.metadata.levels import MILLPOND_VERSION, RELAYED_QUEUES
+from millpond.metadata.records import FeatureLevels, RegisterBrokerRecord
 from millpond.wire.amqp.events import ConnectionClosed, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicConsume,
@@ -183,5 +190,71 @@ def test_clients_of_a_node_that_lost_only_the_host_are_served_by_way_of_a_third(
             publish(publisher, b"12")
             await confirmed(publisher, 13)
             assert [one[:2] for one in await delivered(consumer, 1)] == [(b"12", False)]
+
+    run(story())
+
+
+def understands(engine: Engine, node: int, features: tuple[FeatureLevels, ...]) -> bool:
+    return engine.image.brokers[node].features == features
+
+
+def test_nodes_of_an_older_release_are_not_asked_to_pass_anything_on() -> None:
+    async def story() -> None:
+        async with amqp_cluster(min_insync_replicas="2") as cluster:
+            host, other = await two_that_are_not_the_controller(cluster)
+            await placed(cluster, host)
+            client = await cluster.client(other, 1)
+            await said(client, QueueDeclare(queue="q", passive=True))
+            way = cluster.frontends[other].queues.link_to(host).way
+            third = next(one for one in cluster.nodes.engines if one not in {host, other})
+            assert way.ways() == [None, third]
+            controller = await cluster.nodes.controller()
+            for old in (third, host):
+                broker = controller.image.brokers[old]
+                older = tuple(
+                    replace(one, highest=RELAYED_QUEUES - 1)
+                    if one.name == MILLPOND_VERSION
+                    else one
+                    for one in broker.features
+                )
+                await controller.quorum.propose(
+                    [
+                        RegisterBrokerRecord(
+                            broker_id=old,
+                            incarnation_id=broker.incarnation_id,
+                            broker_epoch=broker.broker_epoch,
+                            end_points=broker.end_points,
+                            rack=broker.rack,
+                            log_dirs=broker.log_dirs,
+                            features=older,
+                        )
+                    ]
+                )
+                engine = cluster.nodes.node(other)
+                await cluster.nodes.until(partial(understands, engine, old, older))
+                assert way.ways() == [None]
+
+    run(story())
+
+
+def test_a_look_for_the_straight_way_begins_no_session_at_a_host_that_has_none() -> None:
+    """Such a session would have no queues: polls would be answered for ever, with nothing in them."""
+
+    async def story() -> None:
+        async with amqp_cluster(min_insync_replicas="2") as cluster:
+            host, other = await two_that_are_not_the_controller(cluster)
+            await placed(cluster, host)
+            client = await cluster.client(other, 1)
+            await said(client, QueueDeclare(queue="q", passive=True))
+            engine = cluster.nodes.node(other)
+            assert engine.peers is not None
+            collect = CollectEvents(node_id=other, life="a", session=99, seen=0, wait_ms=0)
+            with pytest.raises(InvalidRequest, match="session 99"):
+                await engine.peers.call(host, look_for(collect), timeout_ms=1_000)
+            with pytest.raises(InvalidRequest, match="no session 99"):
+                await engine.peers.call(host, collect, timeout_ms=1_000)
+            # The session that there is goes on.
+            publish(client, b"one")
+            await said(client, QueueDeclare(queue="q", passive=True))
 
     run(story())

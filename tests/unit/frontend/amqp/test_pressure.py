@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from millpond.engine.limits.pressure import NONE, Pressure
+from millpond.base.pressure import NONE, Pressure
 from millpond.wire.amqp.client import ConnectOptions
 from millpond.wire.amqp.content import FRAME_START, method_frame
 from millpond.wire.amqp.events import ContentReceived, MethodReceived

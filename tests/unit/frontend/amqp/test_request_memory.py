@@ -1,7 +1,7 @@
 """Messages that have begun have their part of the memory that all connections share."""
 
 from millpond.base import limits
-from millpond.engine.limits.pressure import NONE, Pressure
+from millpond.base.pressure import NONE, Pressure
 from millpond.engine.limits.request_memory import RequestMemory
 from millpond.wire.amqp.content import content_frames, method_frame
 from millpond.wire.amqp.methods import BasicPublish, QueueDeclare

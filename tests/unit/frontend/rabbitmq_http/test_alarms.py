@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millpond.base.ids import NodeId
-from millpond.engine.limits.pressure import DISK, MEMORY, NONE, Pressure
+from millpond.base.pressure import DISK, MEMORY, NONE, Pressure
 from tests.support.amqp_cluster import amqp_cluster
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.management import ManagedNode, managed_broker

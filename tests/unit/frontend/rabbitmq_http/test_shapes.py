@@ -1,6 +1,7 @@
 """Every endpoint has the fields that RabbitMQ's has, of the same types, but for declared differences."""
 
-from millpond.engine.limits.pressure import PressureWatch, Readings
+from millpond.base.pressure import Readings
+from millpond.engine.limits.pressure import PressureWatch
 from millpond.wire.amqp.methods import BasicConsume, BasicQos
 from tests.interop.amqp.http_scenes import Ask
 from tests.interop.amqp.http_shapes import (

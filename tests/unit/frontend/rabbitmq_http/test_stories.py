@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from millpond.engine.limits.pressure import MEMORY, Pressure
+from millpond.base.pressure import MEMORY, Pressure
 from millpond.frontend.rabbitmq_http import messages
 from millpond.wire.amqp.client import ConnectOptions
 from millpond.wire.amqp.events import ConnectionClosed, MethodReceived

@@ -104,7 +104,7 @@ def test_a_challenge_is_answered() -> None:
     pair.server.challenge(b"who?")
     assert isinstance(pair.at_server[-1], LoginOffered)
     assert pair.server.receive_data(frame(1, 0, b"\x00\x0a\x00\x15\x00\x00\x00\x02me")) == [
-        LoginOffered("PLAIN", b"me", pair.client.wish.client_properties)
+        LoginOffered("PLAIN", b"me", pair.client.options.client_properties)
     ]
 
 

@@ -249,11 +249,18 @@ class LocalQueue:
         if not consumer.no_ack:
             self.settle(lane, [(offset, offset + 1)], consumer.owner)
 
-    def count_lost(self, count: int, why: str) -> None:
-        """Messages are lost that were not over."""
+    def count_lost(self, count: int, why: str, *, at_most: bool = False) -> None:
+        """Count messages that are lost and were not over; ``at_most`` so many if the number is not known."""
         if count:
             self.lost += count
-            log.warning("%s: %d messages are lost: %s", self.queue.resource, count, why)
+            log.warning(
+                "%s: %s%d %s lost: %s",
+                self.queue.resource,
+                "at most " if at_most else "",
+                count,
+                "message is" if count == 1 else "messages are",
+                why,
+            )
 
     def note_over(self, lane: int, run: Run) -> None:
         """The dead letters of these messages were sent: now the log may say that they are over."""

@@ -41,7 +41,8 @@ class Loading:
         known = self._line.lanes[self._number].end
         over = Run(min(first, known), next_, State.ARCHIVED)
         self._line.apply(Facts(self._number, Delta(runs=(over,))))
-        self._queue.count_lost(next_ - first, "up to so many offsets cannot be read")
+        why = f"offsets {first} to {next_ - 1} cannot be read"
+        self._queue.count_lost(next_ - first, why, at_most=True)
 
     def on_facts(self, facts: LogFacts) -> None:
         self._store.has_ttl = self._store.has_ttl or facts.has_ttl

@@ -210,7 +210,7 @@ class _RemoteNode:
         size = count = 0
         for event in self._events:
             size += _size(event)
-            if count and size > limits.QUEUE_LETTER_BYTES_MAX:
+            if count and size > limits.QUEUE_MESSAGE_BYTES_MAX:
                 break
             count += 1
         self._sent = tuple(self._events[:count])
@@ -441,12 +441,12 @@ class RemoteClients:
 
     def _look_again(self) -> None:
         if self._timer is None and self._guests:
-            delay_s = limits.QUEUE_GUEST_SILENCE_MS_MAX / 4000
+            delay_s = limits.QUEUE_REMOTE_SILENCE_MS_MAX / 4000
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._look)
 
     def _look(self) -> None:
         self._timer = None
-        late_ms = self._now_ms() - limits.QUEUE_GUEST_SILENCE_MS_MAX
+        late_ms = self._now_ms() - limits.QUEUE_REMOTE_SILENCE_MS_MAX
         for node, guest in list(self._guests.items()):
             if guest.heard_ms < late_ms:
                 self._forget(node)

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millpond.base import limits
-from millpond.base.errors import PeerGone, PeerUnreachable, ShuttingDown
+from millpond.base.errors import MillpondError, PeerGone, PeerUnreachable, ShuttingDown
 from millpond.base.ids import NodeId
 from millpond.engine.peers import (
     CollectEvents,
@@ -23,6 +23,7 @@ from millpond.engine.peers import (
     SendQueueRequests,
 )
 from millpond.engine.queues.remote.queue_messages import QueueEvent
+from millpond.metadata.features import knows_relayed_queues
 
 if TYPE_CHECKING:
     from millpond.engine.node.node import Engine
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 AnswerT = TypeVar("AnswerT")
+
+# Requests with wishes are numbered from 0 on.
+_NO_NUMBER = -1
 
 
 class HostRoute:
@@ -61,7 +65,7 @@ class HostRoute:
         """The answer, by the way in use; if that fails, by the first other one that works."""
         tried: set[NodeId | None] = set()
         failure: PeerUnreachable | None = None
-        while untried := [way for way in self._ways() if way not in tried]:
+        while untried := [way for way in self.ways() if way not in tried]:
             way = untried[0]
             tried.add(way)
             try:
@@ -78,10 +82,16 @@ class HostRoute:
                 return answer
         raise failure or PeerUnreachable(f"no way leads to node {self._node}")
 
-    def _ways(self) -> list[NodeId | None]:
+    def ways(self) -> list[NodeId | None]:
         """In the order in which they are to be tried."""
         engine = self._engine
-        thirds = [one.broker_id for one in engine.image.serving_brokers]
+        host = engine.image.brokers.get(self._node)
+        # Nodes of an older release do not know what to do with it, neither as the third nor as the host.
+        thirds = (
+            [one.broker_id for one in engine.image.serving_brokers if knows_relayed_queues(one)]
+            if host is not None and knows_relayed_queues(host)
+            else []
+        )
         # The controller has heard from every node lately.
         thirds.sort(key=lambda one: (one != engine.quorum.leader_id, one))
         unfit = {engine.node.node_id, self._node, self.via}
@@ -123,20 +133,15 @@ class HostRoute:
         changed.set_result(None)
 
     def _try_straight(self, collect: CollectEvents) -> None:
-        """Look whether the straight way leads there again, by a request that the host has had already."""
+        """Look whether the straight way leads there again."""
         now_ms = self._engine.clock.monotonic_ms()
         if now_ms - self._tried_straight_ms < limits.QUEUE_STRAIGHT_RETRY_MS:
             return
         self._tried_straight_ms = now_ms
-        said = SendQueueRequests(
-            node_id=collect.node_id,
-            life=collect.life,
-            session=collect.session,
-            number=0,
-            wishes=(),
-        )
         try:
-            self._engine.tasks.spawn(self._look_straight(said), name=f"way to node {self._node}")
+            self._engine.tasks.spawn(
+                self._look_straight(look_for(collect)), name=f"way to node {self._node}"
+            )
         except ShuttingDown:
             return
 
@@ -146,8 +151,24 @@ class HostRoute:
             await _peers(self._engine).call(self._node, said, timeout_ms=timeout_ms)
         except (PeerUnreachable, ShuttingDown):
             return
+        except MillpondError as error:
+            # It was reached, and has no such session any more: the next request is told so.
+            log.debug("node %d is reached and answers: %s", self._node, error)
         if self.via is not None:
             self._take(None)
+
+
+def look_for(collect: CollectEvents) -> SendQueueRequests:
+    """A request that changes nothing at the host: its number is below every other, so a host that has the
+    session takes it for one that it has had, and one that has not begins none.
+    """
+    return SendQueueRequests(
+        node_id=collect.node_id,
+        life=collect.life,
+        session=collect.session,
+        number=_NO_NUMBER,
+        wishes=(),
+    )
 
 
 class Relay:

@@ -164,7 +164,7 @@ class QueueLink:
         size = count = 0
         for wish in self._wishes:
             size += len(wish.batch) if isinstance(wish, Publish) else 0
-            if count and size > limits.QUEUE_LETTER_BYTES_MAX:
+            if count and size > limits.QUEUE_MESSAGE_BYTES_MAX:
                 break
             count += 1
         taken = tuple(self._wishes[:count])

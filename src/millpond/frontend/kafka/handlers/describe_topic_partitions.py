@@ -99,7 +99,8 @@ def _topic(
                 replica_nodes=list(one.replicas),
                 isr_nodes=list(one.isr),
                 eligible_leader_replicas=list(one.eligible_leaders),
-                last_known_elr=list(one.last_known_leaders),
+                # As in Kafka, of a partition without a leader only.
+                last_known_elr=list(one.last_known_leaders) if one.leader == NO_LEADER else [],
                 offline_replicas=image.offline_replicas(one, up),
             )
             for index, one in enumerate(topic.partitions[first:stop], start=first)

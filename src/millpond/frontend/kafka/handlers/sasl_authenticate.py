@@ -31,7 +31,9 @@ def handle(context: Context, request: Request) -> Result:
     except (ProofFailed, RemoteProtocolError) as error:
         _complain(context, proof, error)
         return _refusal(request, ErrorCode.SASL_AUTHENTICATION_FAILED, error)
-    context.is_node = proof.is_proved
+    if proof.is_proved:
+        context.is_node = True
+        context.session.become_node()
     return encode(request, SaslAuthenticateResponse(error_message=None, auth_bytes=answer))
 
 

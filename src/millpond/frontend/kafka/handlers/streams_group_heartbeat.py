@@ -14,9 +14,9 @@ from millpond.frontend.kafka.handler import (
     encode,
     refuse_whole,
 )
-from millpond.group.streams_messages import EndpointPartitions
-from millpond.group.streams_records import Tasks
-from millpond.group.topology import CopartitionGroup, InternalTopic, Subtopology, Topology
+from millpond.group.streams.messages import EndpointPartitions
+from millpond.group.streams.records import Tasks
+from millpond.group.streams.topology import CopartitionGroup, InternalTopic, Subtopology, Topology
 from millpond.metadata.controller import INTERNAL_TOPICS, check_topic_name
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request

@@ -1,6 +1,6 @@
 """``ReplicaFetch`` as Kafka's Fetch with a replica's state; ``handlers/fetch.py`` brings it here.
 
-Its session is the engine's (``engine/replication/follower_fetch_session.py``,
+Its session is the engine's (``replication/fetch_session.py``,
 ``engine/replication/follower_sessions.py``): both sides keep what was said, and here it is only put into
 words.
 """
@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from millpond.base.errors import MillpondError
-from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead, ReplicaReads
+from millpond.engine.peers import ReplicaFetch, ReplicaRead, ReplicaReads
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Payload
 from millpond.frontend.kafka.peers.call import ConnectionKind, PeerCall, raise_refusal, refusal_of
+from millpond.replication.fetch_session import ReplicaPosition
 from millpond.wire.kafka import fetch as wire
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request

@@ -21,7 +21,7 @@ from millpond.engine.peers import (
     WriteShareState,
 )
 from millpond.frontend.kafka.peers.call import ConnectionKind, PeerCall, raise_refusal
-from millpond.group.share_records import ShareKey, StateBatch
+from millpond.group.share.records import ShareKey, StateBatch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages import delete_share_group_state as deleting
 from millpond.wire.kafka.messages import initialize_share_group_state as initializing

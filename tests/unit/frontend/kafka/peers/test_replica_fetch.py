@@ -14,7 +14,7 @@ from millpond.base.errors import (
     NotLeader,
     OffsetOutOfRange,
 )
-from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead
+from millpond.engine.peers import ReplicaFetch, ReplicaRead
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.peers.replica_fetch import (
     CALL,
@@ -23,6 +23,7 @@ from millpond.frontend.kafka.peers.replica_fetch import (
     question_of,
     to_wire,
 )
+from millpond.replication.fetch_session import ReplicaPosition
 from millpond.wire.kafka.api import APIS, ApiKey
 from millpond.wire.kafka.fetch import decode_fetch, encode_fetch_response
 from millpond.wire.kafka.messages.fetch import FetchResponse

@@ -1,0 +1,58 @@
+"""Reads the records of pending timers from their partition of ``__timers``."""
+
+import logging
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+from millpond.base.errors import MillpondError
+from millpond.base.ids import Offset
+from millpond.record.batch import iter_batches
+from millpond.record.records import decode_stored
+from millpond.replication.partition import Partition
+from millpond.timer.delayed import Delayed, decode
+
+log = logging.getLogger(__name__)
+
+# Read at once: a few batches, because timers that were scheduled together are often due together.
+_READ_BYTES: Final = 16 * 1024
+
+
+def read_timers(partition: Partition, offsets: Sequence[Offset]) -> dict[Offset, Delayed]:
+    """The records at these offsets. Those that cannot be read are left out, and the log says which."""
+    wanted = sorted(offsets)
+    found: dict[Offset, Delayed] = {}
+    position = 0
+    while position < len(wanted):
+        try:
+            position = _read_some(partition, wanted, position, found)
+        except MillpondError as error:
+            log.error(
+                "partition=%s-%d offset=%d: a timer's record cannot be read and is not delivered: %s",
+                partition.topic,
+                partition.index,
+                wanted[position],
+                error,
+            )
+            position += 1
+    return found
+
+
+def _read_some(
+    partition: Partition, wanted: Sequence[Offset], position: int, found: dict[Offset, Delayed]
+) -> int:
+    """Read the batch that holds the offset at a position, and some behind it; answers the next position."""
+    data = partition.log.read(wanted[position], _READ_BYTES, upto=partition.log.end_offset).data
+    begun = position
+    for at, header in iter_batches(data):
+        if position == len(wanted):
+            break
+        following = bisect_left(wanted, header.next_offset, position)
+        # A batch in which nothing is wanted is only stepped over.
+        if following > position:
+            here = set(wanted[position:following])
+            for record in decode_stored(data, at):
+                if record.offset in here and record.value is not None:
+                    found[record.offset] = decode(record.value)
+            position = following
+    return max(position, begun + 1)
