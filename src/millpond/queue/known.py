@@ -57,8 +57,7 @@ class KnownMessages:
         """Remember messages that follow each other in the log."""
         if len(self._metas) + len(metas) > _KNOWN_MAX:
             self._metas.clear()
-        for offset, meta in enumerate(metas, first):
-            self._metas[lane, offset] = meta
+        self._metas.update(((lane, offset), meta) for offset, meta in enumerate(metas, first))
 
     def forget(self, lane: int, first: int, next_: int) -> None:
         """These messages have left, or what is known of them holds no longer."""

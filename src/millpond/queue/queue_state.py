@@ -32,7 +32,7 @@ from millpond.queue.consumers import UNLIMITED, Consumer, Consumers
 from millpond.queue.known import ASKED_AT_A_TIME, KnownMessages, Meta, Need
 from millpond.queue.lane import LATER, NOWHERE, Lane, LaneState
 from millpond.queue.settings import QueueSettings
-from millpond.queue.sizes import ReadyBytes
+from millpond.queue.sizes import ReadyBytes, Sized
 from millpond.queue.steps import (
     GIVEN_UP_AT_A_TIME,
     NOTHING,
@@ -45,6 +45,8 @@ from millpond.queue.steps import (
     joined_steps,
 )
 
+# A decision that looks at a head is likely to be made again for what is behind it.
+_ASKED_AT_FIRST = 4
 DROP_HEAD, REJECT, REJECT_TO_LETTERS = "drop-head", "reject-publish", "reject-publish-dlx"
 
 
@@ -502,6 +504,10 @@ class QueueState:
         if not self._bytes.is_certain:
             self._bytes.resolve()
 
+    def learn_sizes(self, answers: Iterable[Sized]) -> None:
+        """The sizes of messages that ``size_needs`` asked for; nothing else is known of them."""
+        self._bytes.learn(answers)
+
     @property
     def knows_sizes(self) -> bool:
         """Whether every size that counts is known."""
@@ -577,8 +583,10 @@ class QueueState:
             lane.cursor.policy = policy
 
     def _expires_ms(self, meta: Meta) -> int:
-        limits = [one for one in (meta.ttl_ms, self._settings.message_ttl_ms) if one is not None]
-        return meta.published_ms + min(limits) if limits else NEVER_MS
+        ttl_ms, limit_ms = meta.ttl_ms, self._settings.message_ttl_ms
+        if ttl_ms is None or (limit_ms is not None and limit_ms < ttl_ms):
+            ttl_ms = limit_ms
+        return NEVER_MS if ttl_ms is None else meta.published_ms + ttl_ms
 
     def _expire(self, now_ms: int, upto: Sequence[int]) -> Step:
         """Of what lies below an offset in each lane."""
@@ -727,4 +735,5 @@ def _postponed(run: Run, later: Callable[[Run], int | None]) -> Run:
 
 def _asked(number: int, offset: int, next_: int, passed: int) -> Need:
     """What is asked for when a decision has passed so many messages: few at first, then more at a time."""
-    return Need(number, offset, min(next_, offset + max(1, min(passed, ASKED_AT_A_TIME))))
+    count = max(_ASKED_AT_FIRST, min(passed, ASKED_AT_A_TIME))
+    return Need(number, offset, min(next_, offset + count))

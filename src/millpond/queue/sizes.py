@@ -9,7 +9,7 @@ on, the snapshot's sum and what changed since are enough, if that is less to loo
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from millpond.cursor.ack import Range
@@ -27,6 +27,14 @@ class _Change(NamedTuple):
     next: int
 
 
+class Sized(NamedTuple):
+    """The sizes of messages that follow each other."""
+
+    lane: int
+    first: int
+    sizes: Sequence[int]
+
+
 class ReadyBytes:
     """The sum for one queue."""
 
@@ -38,6 +46,8 @@ class ReadyBytes:
         self._changes: deque[_Change] = deque()
         self._recount: _Recount | None = None
         self._loading: _Loading | None = None
+        # Sizes that were just told, until they are applied.
+        self._told: dict[tuple[int, int], int] = {}
 
     @property
     def is_certain(self) -> bool:
@@ -49,6 +59,23 @@ class ReadyBytes:
         if self._changes:
             return _first_of(Need(*change[1:]) for change in self._changes)
         return () if self._recount is None else _first_of(self._recount.rest())
+
+    def learn(self, answers: Iterable[Sized]) -> None:
+        """The sizes of messages, mostly in the order in which they were asked for."""
+        changes = self._changes
+        for lane, first, sizes in answers:
+            head = changes[0] if changes else None
+            next_ = first + len(sizes)
+            if head is None or head[1:3] != (lane, first) or next_ > head.next:
+                self._told.update(((lane, one), size) for one, size in enumerate(sizes, first))
+                continue
+            self._add(head.sign * sum(sizes))
+            if next_ < head.next:
+                changes[0] = head._replace(first=next_)
+            else:
+                changes.popleft()
+        self.resolve()
+        self._told.clear()
 
     def resolve(self) -> None:
         """Go on with what has become known."""
@@ -83,7 +110,7 @@ class ReadyBytes:
         self._changes.clear()
         self._recount = None
         if self.is_counted:
-            self._recount = _Recount(self._known, self._lanes)
+            self._recount = _Recount(self._size, self._lanes)
             self.resolve()
 
     def clear(self) -> None:
@@ -102,8 +129,16 @@ class ReadyBytes:
         if size is None:
             first, size = self._sum(lane, first, next_)
             if first < next_:
-                self._changes.append(_Change(sign, lane, first, next_))
+                self._append(_Change(sign, lane, first, next_))
         self._add(sign * size)
+
+    def _append(self, change: _Change) -> None:
+        last = self._changes[-1] if self._changes else None
+        if last is not None and (*last[:2], last.next) == change[:3]:
+            # Messages mostly come and go in order.
+            self._changes[-1] = last._replace(next=change.next)
+        else:
+            self._changes.append(change)
 
     def _add(self, size: int) -> None:
         self.total += size
@@ -114,11 +149,15 @@ class ReadyBytes:
         """The size of these messages up to the first whose size is not known, and which that is."""
         total = 0
         for offset in range(first, next_):
-            size = self._known.size(lane, offset)
+            size = self._size(lane, offset)
             if size is None:
                 return offset, total
             total += size
         return max(first, next_), total
+
+    def _size(self, lane: int, offset: int) -> int | None:
+        size = self._told.get((lane, offset)) if self._told else None
+        return self._known.size(lane, offset) if size is None else size
 
     # --- snapshots and loading -----------------------------------------------------------------------
 
@@ -168,8 +207,9 @@ class ReadyBytes:
 class _Recount:
     """All ready messages added up in the order of the log, as far as their sizes are known."""
 
-    def __init__(self, known: KnownMessages, lanes: Sequence[Lane]) -> None:
-        self._known = known
+    def __init__(self, size: Callable[[int, int], int | None], lanes: Sequence[Lane]) -> None:
+        """``size`` of a message, by lane and offset; None if it is not known."""
+        self._size = size
         self._lanes = lanes
         # Ready messages of lower lanes, and of this one below this offset, are in ``total``.
         self._lane = 0
@@ -187,7 +227,7 @@ class _Recount:
         while self._lane < len(self._lanes):
             for _lane, first, next_ in self.rest():
                 for offset in range(first, next_):
-                    size = self._known.size(self._lane, offset)
+                    size = self._size(self._lane, offset)
                     if size is None:
                         self._offset = offset
                         return False

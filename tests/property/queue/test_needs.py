@@ -11,6 +11,7 @@ from millpond.queue.consumers import Consumer
 from millpond.queue.known import Meta, Need
 from millpond.queue.queue_state import QueueState
 from millpond.queue.settings import QueueSettings
+from millpond.queue.sizes import Sized
 from millpond.queue.steps import Step
 
 LANES = 2
@@ -98,6 +99,9 @@ class Log:
     def answer(self, needs: tuple[Need, ...]) -> None:
         raise NotImplementedError
 
+    def answer_sizes(self, needs: tuple[Need, ...]) -> None:
+        self.answer(needs)
+
     def note(self, step: Step) -> None:
         for lane, delta in step.facts:
             self.happened += [
@@ -113,7 +117,7 @@ class Log:
     def sized(self) -> int:
         asked = 0
         while needs := self.state.size_needs():
-            self.answer(needs)
+            self.answer_sizes(needs)
             asked += 1
             assert asked < 2_000
         return self.state.ready_bytes
@@ -151,6 +155,18 @@ class InPortions(Log):
             offsets = list(range(first, next_))
             some = offsets[-count:] if from_end else offsets[:count]
             self.state.learn(lane, some[0], [self.metas[lane, one] for one in some])
+
+
+class SizesAlone(InPortions):
+    """As well; where sizes are needed, only they are told, perhaps in another order."""
+
+    def answer_sizes(self, needs: tuple[Need, ...]) -> None:
+        count, from_end, _forgets = next(self._how, (1_000, False, False))
+        answers = [
+            Sized(lane, first, [self.metas[lane, one].size for one in range(first, next_)][:count])
+            for lane, first, next_ in needs
+        ]
+        self.state.learn_sizes(reversed(answers) if from_end else answers)
 
 
 def carry_out(log: Log, command: Command, now_ms: int) -> None:
@@ -235,14 +251,15 @@ def check(
     how: list[tuple[int, bool, bool]],
 ) -> None:
     sure = AllKnown(QueueState(chosen, now_ms=0))
-    unsure = InPortions(kind(chosen, now_ms=0), how)
+    unsure = [one(kind(chosen, now_ms=0), how) for one in (InPortions, SizesAlone)]
     now_ms = 0
     for command in some:
         if isinstance(command, Wait):
             now_ms += command.elapsed_ms
-        for log in (sure, unsure):
+        for log in (sure, *unsure):
             carry_out(log, command, now_ms)
-        assert seen(sure) == seen(unsure), command
+        for log in unsure:
+            assert seen(sure) == seen(log), command
 
 
 @settings(max_examples=150, deadline=None)

@@ -7,6 +7,7 @@ from millpond.cursor.runs import NEVER_MS
 from millpond.engine.queues.hosted.message_store import MessageStore
 from millpond.queue.known import UNREADABLE, Meta, Need
 from millpond.queue.queue_state import QueueState
+from millpond.queue.sizes import Sized
 from millpond.queue.steps import Step
 
 
@@ -43,8 +44,15 @@ class Decisions:
 
     def learn_sizes(self, state: QueueState) -> None:
         """Make the sum of sizes certain, if it is counted and the log can be read."""
-        while (needs := state.size_needs()) and self.learn(state, needs):
-            pass
+        is_readable = True
+        while is_readable and (needs := state.size_needs()):
+            answers: list[Sized] = []
+            for lane, first, next_ in needs:
+                answers.append(Sized(lane, first, self._sizes(lane, first, next_)))
+                is_readable = len(answers[-1].sizes) == next_ - first
+                if not is_readable:
+                    break
+            state.learn_sizes(answers)
 
     def learn(self, state: QueueState, needs: Iterable[Need]) -> bool:
         """Read messages for a decision. Return whether more is known than before."""
@@ -68,12 +76,24 @@ class Decisions:
             return None
         total = state.ready_bytes
         for first, next_ in held:
-            for offset in range(first, next_):
-                size = self._meta(lane, offset).size
-                if size < 0:
-                    return None
-                total += size
+            sizes = self._sizes(lane, first, next_)
+            if len(sizes) < next_ - first:
+                return None
+            total += sum(sizes)
         return total
+
+    def _sizes(self, lane: int, first: int, next_: int) -> list[int]:
+        """Sizes of these messages, up to the first that cannot be read now."""
+        sizes: list[int] = []
+        try:
+            for offset in range(first, next_):
+                if self._unreadable and (lane, offset) in self._unreadable:
+                    break
+                sizes.append(self._store.size(lane, offset))
+        except StorageFailure as error:
+            self._unreadable.append((lane, first + len(sizes)))
+            self._cannot_read(error)
+        return sizes
 
     def forget_unreadable(self, state: QueueState) -> None:
         """What could not be read is tried again in a later turn."""

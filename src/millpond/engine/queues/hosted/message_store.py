@@ -98,6 +98,16 @@ class MessageStore:
             self._opened_bytes += len(message.body)
         return message
 
+    def size(self, lane: int, offset: int) -> int:
+        """How large a message is, without opening it; 0 if it is lost. Raises ``StorageFailure``."""
+        known = self._recent.look(lane, offset) or self._opened.get((lane, offset))
+        if known is not None:
+            return len(known.body)
+        try:
+            return len(self.record(lane, offset).value or b"")
+        except MessageLost:
+            return 0
+
     def record(self, lane: int, offset: int) -> Record:
         """A record of the log. Raises ``MessageLost``, ``StorageFailure``."""
         try:

@@ -182,8 +182,9 @@ class Turn:
     def trim(self, now_ms: int) -> None:
         """Drop what is too old, then what is too much."""
         self.decide(partial(self.state.expire, now_ms))
-        self.decide(self.state.drop_excess)
+        # It costs less than to open the messages, which a decision that needs them does.
         self._decisions.learn_sizes(self.state)
+        self.decide(self.state.drop_excess)
         self.state.offered()
 
     def _hand_out(self, sinks: dict[Sink, None]) -> None:
