@@ -84,7 +84,8 @@ class Violation(RemoteProtocolError):
     @property
     def reply_text(self) -> str:
         """Return the text for the peer: the code's name and the explanation, cut to a short string."""
-        raw = str(self).encode()
+        # Names are what clients sent, which need not be UTF-8.
+        raw = str(self).encode("utf-8", "surrogateescape")
         if len(raw) <= _TEXT_BYTES_MAX:
             return str(self)
         return raw[: _TEXT_BYTES_MAX - 3].decode("utf-8", "ignore") + "..."
