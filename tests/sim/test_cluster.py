@@ -45,6 +45,7 @@ PINNED = {
     "a life that meets most kinds of trouble": 10,
     "a lease that ends before the fetches of a quiet quorum come again": 259,
     "a node killed before it hears of its registration is taken for one that lost its disk": 368,
+    "a replica leads that fell silent before the leader, which has lost its power": 122,
 }
 
 _DEFAULTS = Shape(nodes=3, has_default_timeouts=True, settings={"replica.fetch.wait.max.ms": "500"})

@@ -9,12 +9,12 @@ Below ``min.insync.replicas`` nothing more is committed, so whoever was in sync 
 that is: those are kept as eligible leaders (KIP-966) and one of them leads when nobody is in sync any more.
 A replica whose disk may have lost something is neither in sync nor eligible. Such a replica, and one whose
 node fell silent or started again, is kept as a last known leader: where no replica is in sync or eligible,
-the first of these that is up leads, and is said to be recovering. The replica that lost its place last comes
-first, since it was in sync for the longest time. One that has named what it lost is a last known leader only
-when no other replica is one. One whose disk was replaced has nothing and is none; the copies that are left
-then wait for an unclean election. The list ends when a leader that is known to run goes on without these
-replicas (``PartitionTarget.is_led``); until then it may be that all nodes lost their power at once, and that
-the leader of the metadata has never led.
+the first of these leads when it is up, and is said to be recovering. The replica that lost its place last
+comes first, since it was in sync for the longest time. One that has named what it lost is a last known leader
+only when no other replica is one, so that the next of the list takes its place. One whose disk was replaced
+has nothing and is none; the copies that are left then wait for an unclean election. The list ends when a
+leader that is known to run goes on without these replicas (``PartitionTarget.is_led``); until then it may be
+that all nodes lost their power at once, and that the leader of the metadata has never led.
 
 A replica in a log directory that is offline is as one of a node that is down: it does not lead, whatever it
 has. Replicas that stay keep their directories; a new one lies in the only directory of its node, or is
@@ -260,9 +260,10 @@ def _elect(
         return before.leader, how
     if standing:
         return standing[0], how
-    last = next((node for node in target.last_known if may_lead(node)), None)
-    if not worthy and last is not None:
-        return last, _How.BEHIND
+    # Only the first: the others may lack what it has committed since they lost their place.
+    last = target.last_known[:1]
+    if not worthy and last and may_lead(last[0]):
+        return last[0], _How.BEHIND
     if election is Election.UNCLEAN:
         anybody = next((node for node in target.replicas if may_lead(node)), None)
         if anybody is not None:

@@ -293,7 +293,7 @@ def test_a_flood_of_clients_does_not_keep_nodes_from_each_other(limit: dict[str,
 
 
 async def agree(nodes: dict[int, Node], group: str) -> None:
-    """Until every node knows of a new fact, whoever leads meanwhile."""
+    """Wait until every node has a new record, also if another node becomes the controller."""
     while True:
         leader = await leader_of(nodes)
         try:

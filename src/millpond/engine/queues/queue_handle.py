@@ -135,7 +135,7 @@ class QueueHandle(Protocol):
     # --- questions ---------------------------------------------------------------------------------
 
     async def counted(self) -> Counts:
-        """How full it is, with all that was published before. Whoever asks uses the queue."""
+        """Return how full the queue is, with all that was published before. Asking counts as a use of it."""
         ...
 
     async def glance(self) -> Counts:
@@ -143,7 +143,7 @@ class QueueHandle(Protocol):
         ...
 
     async def got(self, consumer: Consumer) -> Got | None:
-        """One message for somebody who asks; None if there is none."""
+        """Return one message for a client's basic.get; None if there is none."""
         ...
 
     async def purged(self) -> int:

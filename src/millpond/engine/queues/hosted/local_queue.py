@@ -242,7 +242,7 @@ class LocalQueue:
         return self.store.look(lane, offset)
 
     def lose(self, lane: int, offset: int, consumer: Consumer) -> None:
-        """A message that was handed out cannot be read: nobody has it, and nobody will."""
+        """Settle a delivered message that cannot be read: the consumer never gets its body."""
         # What others cut off is counted where that is seen.
         if consumer.no_ack or offset >= self.line.lanes[lane].cursor.start:
             self.count_lost(1, f"offset {offset} cannot be read")
@@ -307,7 +307,7 @@ class LocalQueue:
             raise self._unknown()
 
     async def counted(self) -> Counts:
-        """How full it is, with all that was published before. Whoever asks uses the queue."""
+        """Return how full the queue is, with all that was published before. Asking counts as a use of it."""
         await self.ending.passed()
         # As RabbitMQ does, say what is known when the replicas do not answer.
         with suppress(RequestTimedOut):
@@ -340,7 +340,7 @@ class LocalQueue:
         return Counts(line.ready, len(line.consumers), line.held, self.lost)
 
     async def got(self, consumer: Consumer) -> Got | None:
-        """One message for somebody who asks; None if there is none. Raises ``StorageFailure``."""
+        """Return one message for a client's basic.get; None if there is none. Raises ``StorageFailure``."""
         await self.ending.passed()
         await self.settled()
         await self._polling.caught_up()
@@ -366,7 +366,7 @@ class LocalQueue:
         return self.purge()
 
     def _check_hosted(self) -> None:
-        """Somebody has waited, and the queue may have moved meanwhile: nothing said to it here would last."""
+        """Refuse a call that waited while the queue moved to another node: its effect would not last."""
         if self.is_gone:
             raise self._lanes[0].partition.not_leader()
 

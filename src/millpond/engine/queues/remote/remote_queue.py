@@ -351,7 +351,7 @@ class RemoteQueue:
     # --- questions -------------------------------------------------------------------------------------
 
     async def counted(self) -> Counts:
-        """How full it is, with all that was published before. Whoever asks uses the queue."""
+        """Return how full the queue is, with all that was published before. Asking counts as a use of it."""
         return await self._count(is_use=True)
 
     async def glance(self) -> Counts:
@@ -388,7 +388,7 @@ class RemoteQueue:
         return messages
 
     async def got(self, consumer: Consumer) -> Got | None:
-        """One message for somebody who asks; None if there is none."""
+        """Return one message for a client's basic.get; None if there is none."""
         return await self._answer(
             lambda seat, number: Get(seat, number, consumer),
             lambda event: self._read_got(consumer, event),
