@@ -1,23 +1,19 @@
-"""``ReplicaFetch`` as Kafka's Fetch with a replica's state; ``handlers/fetch.py`` brings it here.
+"""``ReplicaFetch`` as Kafka's Fetch with a replica's state; ``fetch/follower.py`` answers it.
 
-Its session is the engine's (``replication/fetch_session.py``,
-``engine/replication/follower_sessions.py``): both sides keep what was said, and here it is only put into
-words.
+Its session is the engine's (``replication/fetch_session.py``, ``engine/replication/follower_sessions.py``):
+both sides keep it, and this module only translates.
 """
 
 from collections.abc import Iterable
 from uuid import UUID
 
-from millpond.base.errors import MillpondError
 from millpond.engine.peers import ReplicaFetch, ReplicaRead, ReplicaReads
 from millpond.frontend.kafka.errors import code_of
-from millpond.frontend.kafka.handler import Context, Payload
 from millpond.frontend.kafka.peers.call import ConnectionKind, PeerCall, raise_refusal, refusal_of
 from millpond.replication.fetch_session import ReplicaPosition
 from millpond.wire.kafka import fetch as wire
 from millpond.wire.kafka.api import ApiKey
-from millpond.wire.kafka.connection import Request
-from millpond.wire.kafka.fetch import FetchedPartition, FetchedTopic, encode_fetch_response
+from millpond.wire.kafka.fetch import FetchedPartition, FetchedTopic
 from millpond.wire.kafka.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -120,18 +116,6 @@ CALL = PeerCall(
 
 
 # --- answering ------------------------------------------------------------------------------------
-
-
-async def answer(context: Context, request: Request, fetch: wire.FetchRequest) -> Payload:
-    """A follower's fetch, by the engine."""
-    version = request.api_version
-    try:
-        answered = await context.engine.peer_handlers.answer(question_of(fetch))
-    except MillpondError as error:
-        return encode_fetch_response((), version, error_code=code_of(error))
-    return encode_fetch_response(
-        fetched_of(answered.reads), version, session_id=answered.session_id
-    )
 
 
 def question_of(fetch: wire.FetchRequest) -> ReplicaFetch:
