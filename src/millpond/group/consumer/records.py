@@ -13,12 +13,12 @@ from typing import TypeAlias
 from uuid import UUID
 
 from millpond.base.errors import MalformedData
-from millpond.base.schema import (
+from millpond.base.kafka_encoding import (
     NO_TAGS,
     Reader,
     compact_array,
     compact_bytes,
-    compact_numbers,
+    compact_int32s,
     compact_string,
     nullable_compact_string,
     string,
@@ -196,7 +196,7 @@ def encode(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
         case TargetStored():
             key = _key(FactKind.TARGET, record.group_id, record.member_id)
             topics = (
-                topic_id.bytes + compact_numbers(sorted(partitions)) + NO_TAGS
+                topic_id.bytes + compact_int32s(sorted(partitions)) + NO_TAGS
                 for topic_id, partitions in record.partitions.items()
             )
             return key, _VERSION + compact_array(topics) + NO_TAGS
@@ -292,8 +292,8 @@ def _holding(holding: Holding) -> bytes:
 def _holding_items(holding: Holding) -> Iterable[bytes]:
     for topic_id, epochs in holding.items():
         partitions = sorted(epochs)
-        told = compact_numbers(epochs[partition] for partition in partitions)
-        yield topic_id.bytes + compact_numbers(partitions) + tagged((0, told))
+        told = compact_int32s(epochs[partition] for partition in partitions)
+        yield topic_id.bytes + compact_int32s(partitions) + tagged((0, told))
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -351,14 +351,14 @@ def _read_face(reader: Reader) -> ClassicMemberInfo:
 
 
 def _read_target(reader: Reader) -> tuple[UUID, frozenset[int]]:
-    topic_id, partitions = reader.uuid(), reader.compact_array(reader.int32)
+    topic_id, partitions = reader.uuid(), reader.compact_int32s()
     reader.tagged_fields()
     return topic_id, frozenset(partitions)
 
 
 def _read_current(group_id: str, member_id: str, reader: Reader) -> CurrentStored:
     epoch, previous_epoch = reader.int32(), reader.int32()
-    number = int.from_bytes(reader.take(1), "big", signed=True)
+    number = reader.int8()
     known = number in frozenset(MemberState)
     return CurrentStored(
         group_id=group_id,
@@ -372,11 +372,11 @@ def _read_current(group_id: str, member_id: str, reader: Reader) -> CurrentStore
 
 
 def _read_holding(reader: Reader, epoch: int) -> tuple[UUID, dict[int, int]]:
-    topic_id, partitions = reader.uuid(), reader.compact_array(reader.int32)
+    topic_id, partitions = reader.uuid(), reader.compact_int32s()
     told = reader.tagged_fields().get(0)
     if told is not None and told != b"\x00":
         inner = Reader(told)
-        epochs = inner.compact_array(inner.int32)
+        epochs = inner.compact_int32s()
         if len(epochs) == len(partitions):
             return topic_id, dict(zip(partitions, epochs, strict=True))
     # Kafka before 4.3 did not write them.

@@ -14,11 +14,11 @@ from typing import NamedTuple, TypeAlias
 
 from millpond.base import varint
 from millpond.base.errors import GroupError, MalformedData
-from millpond.base.schema import (
+from millpond.base.kafka_encoding import (
     NO_TAGS,
     Reader,
     compact_array,
-    compact_numbers,
+    compact_int32s,
     compact_string,
     nullable_compact_string,
     string,
@@ -303,7 +303,7 @@ def _member_value(record: StreamsMemberStored) -> bytes:
 
 def _tasks(tasks: Tasks) -> bytes:
     return compact_array(
-        compact_string(part) + compact_numbers(sorted(tasks[part])) + NO_TAGS
+        compact_string(part) + compact_int32s(sorted(tasks[part])) + NO_TAGS
         for part in sorted(tasks)
     )
 
@@ -315,8 +315,8 @@ def _held(held: HeldTasks) -> bytes:
 def _dated(tasks: DatedTasks) -> bytes:
     return compact_array(
         compact_string(part)
-        + compact_numbers(sorted(tasks[part]))
-        + tagged((0, compact_numbers(tasks[part][number] for number in sorted(tasks[part]))))
+        + compact_int32s(sorted(tasks[part]))
+        + tagged((0, compact_int32s(tasks[part][number] for number in sorted(tasks[part]))))
         for part in sorted(tasks)
     )
 
@@ -398,14 +398,14 @@ def _read_endpoint(reader: Reader) -> tuple[str, int] | None:
         return None
     if presence != _THERE:
         raise MalformedData("a member's endpoint is neither there nor missing")
-    host, port = reader.compact_string(), int.from_bytes(reader.take(2), "big")
+    host, port = reader.compact_string(), reader.uint16()
     reader.tagged_fields()
     return host, port
 
 
 def _read_tasks(reader: Reader) -> Tasks:
     def one() -> tuple[str, frozenset[int]]:
-        part, numbers = reader.compact_string(), reader.compact_array(reader.int32)
+        part, numbers = reader.compact_string(), reader.compact_int32s()
         reader.tagged_fields()
         return part, frozenset(numbers)
 
@@ -414,11 +414,11 @@ def _read_tasks(reader: Reader) -> Tasks:
 
 def _read_dated(reader: Reader, epoch: int) -> DatedTasks:
     def one() -> tuple[str, dict[int, int]]:
-        part, numbers = reader.compact_string(), reader.compact_array(reader.int32)
+        part, numbers = reader.compact_string(), reader.compact_int32s()
         told = reader.tagged_fields().get(0)
         if told is not None and told != b"\x00":
             inner = Reader(told)
-            epochs = inner.compact_array(inner.int32)
+            epochs = inner.compact_int32s()
             if len(epochs) == len(numbers):
                 return part, dict(zip(numbers, epochs, strict=True))
         # Kafka before 4.3 did not write them.
@@ -433,7 +433,7 @@ def _read_held(reader: Reader, epoch: int) -> HeldTasks:
 
 def _read_current(group_id: str, member_id: str, reader: Reader) -> StreamsCurrentStored:
     epoch, previous_epoch = reader.int32(), reader.int32()
-    number = int.from_bytes(reader.take(1), "big", signed=True)
+    number = reader.int8()
     return StreamsCurrentStored(
         group_id=group_id,
         member_id=member_id,
