@@ -20,7 +20,7 @@ from uuid import UUID, uuid4
 from millpond.base.ids import TopicPartition
 from millpond.record import assign_offset, iter_batches, read_header
 from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
-from millpond.wire.kafka.connection import NeedData, Request, ServerConnection
+from millpond.wire.kafka.connection import Request, ServerConnection
 from millpond.wire.kafka.messages import (
     api_versions,
     create_topics,
@@ -32,6 +32,7 @@ from millpond.wire.kafka.messages import (
     metadata,
     produce,
 )
+from millpond.wire.shape import NeedData
 from tests.support.fake_producers import ProducerState
 
 

@@ -38,8 +38,9 @@ from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
 from millpond.frontend.kafka.peers.versions import VERSION_OF_NOBODY
 from millpond.frontend.kafka.throttling import charge, with_throttle
 from millpond.wire.kafka.api import APIS, ErrorCode
-from millpond.wire.kafka.connection import NEED_DATA, Request, ServerConnection
+from millpond.wire.kafka.connection import Request, ServerConnection
 from millpond.wire.kafka.primitives import BytesLike
+from millpond.wire.shape import NEED_DATA
 
 if TYPE_CHECKING:
     from millpond.frontend.kafka.frontend import KafkaFrontend
