@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from millpond.auth.permissions import hash_password
 from millpond.base import limits
 from millpond.base.errors import (
     BrokerRefusal,
@@ -30,7 +29,6 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import LeaderEpoch, NodeId
 from millpond.engine.peers import DecideOnQueues, PassReply
-from millpond.engine.queues.dead_letters import bury
 from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.hosted.remote_clients import RemoteClients
 from millpond.engine.queues.hosted.retries import Retries
@@ -43,8 +41,8 @@ from millpond.engine.queues.services import QueueServices
 from millpond.metadata.image import Image
 from millpond.queue.message import Envelope, Message
 from millpond.queue.settings import QueueSettings
-from millpond.queue.steps import DeathReason
 from millpond.rabbit.arguments import STREAM, STREAM_TOPIC
+from millpond.rabbit.bootstrap import bootstrap_records
 from millpond.rabbit.broker import Broker
 from millpond.rabbit.commands import (
     Command,
@@ -64,12 +62,9 @@ from millpond.rabbit.records import (
     PolicyDeleted,
     Queue,
     QueueDeleted,
-    User,
     UserDeleted,
-    VirtualHost,
     VirtualHostDeleted,
 )
-from millpond.rabbit.topic_names import DEFAULT_VHOST
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
 from millpond.record.records import decode_batch
@@ -77,7 +72,6 @@ from millpond.replication.partition import Partition
 
 log = logging.getLogger(__name__)
 
-GUEST = "guest"
 _LOADED_A_TURN = 16
 # Before it is said again that a connection is lost, or that a queue is to go.
 _AGAIN_S = 1.0
@@ -144,17 +138,17 @@ class Queues:
         )
         self._serves_clients = serves_clients
         await self._controller.begin()
-        await self._ensure_first_facts()
+        await self._ensure_bootstrap_records()
         places = [place for found in self._places.values() for place in found]
         for number, (vhost, name) in enumerate(places, start=1):
             self._host_if_led(vhost, name)
             if number % _LOADED_A_TURN == 0:
                 await asyncio.sleep(0)
 
-    async def _ensure_first_facts(self) -> None:
+    async def _ensure_bootstrap_records(self) -> None:
         if self.broker.vhosts or not self._serves_clients:
             return
-        facts = _first_facts(self.engine.runtime.rng.uuid4().bytes[:4])
+        facts = bootstrap_records(self.engine.runtime.rng.uuid4().bytes[:4])
         try:
             await self.ask(StoreAll(facts=tuple(facts)))
         except UnsupportedVersion as error:
@@ -214,7 +208,7 @@ class Queues:
             for fact in before.queue_facts.between(after.queue_facts):
                 self._on_fact(fact)
         if before.features is not after.features and not self.broker.vhosts:
-            self.spawn(self._ensure_first_facts(), "first facts about queues")
+            self.spawn(self._ensure_bootstrap_records(), "bootstrap records of queues")
         if before.topics is not after.topics:
             for far in tuple(self._elsewhere.values()):
                 far.look_for_host()
@@ -644,20 +638,3 @@ class Queues:
         if not is_kept:
             for queue in self._hosted.values():
                 queue.forget_recent()
-
-    def bury(self, queue: LocalQueue, messages: Sequence[Message], reason: DeathReason) -> None:
-        """Send dead letters to where the queue wants them. What cannot be kept is reported and left out."""
-        bury(self, queue, messages, reason)
-
-
-def _first_facts(salt: bytes) -> list[Fact]:
-    """What RabbitMQ starts with: one virtual host, and a guest who may do everything from this machine."""
-    return [
-        VirtualHost(name=DEFAULT_VHOST),
-        User(
-            name=GUEST,
-            password_hash=hash_password(GUEST.encode(), salt),
-            tags=("administrator",),
-        ),
-        Permission(user=GUEST, vhost=DEFAULT_VHOST, configure=".*", write=".*", read=".*"),
-    ]

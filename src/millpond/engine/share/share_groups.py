@@ -46,7 +46,7 @@ from millpond.engine.runtime.deadlines import Deadlines
 from millpond.engine.share.services import ShareServices
 from millpond.engine.share.share_admin import ShareAdmin
 from millpond.engine.share.share_coordinator import ShareCoordinator
-from millpond.engine.share.share_dead_letters import bury
+from millpond.engine.share.share_dead_letters import forward_dead_letters
 from millpond.engine.share.share_remote import RemoteShare, RemoteShares
 from millpond.engine.share.share_settings import ShareView, share_view
 from millpond.engine.share.share_state import SharePartition, ShareWaiter
@@ -454,7 +454,7 @@ class ShareGroups:
         if outcome.delta.is_empty:
             return None
         if outcome.dead_letters:
-            self._bury(one, outcome.dead_letters)
+            self._forward(one, outcome.dead_letters)
         if isinstance(one, RemoteShare):
             durable = self._remote.change(one, outcome.delta)
         else:
@@ -472,11 +472,13 @@ class ShareGroups:
         except MillpondError:
             return None
 
-    def _bury(self, one: SharePartition, letters: Sequence[DeadLetter]) -> None:
+    def _forward(self, one: SharePartition, dead_letters: Sequence[DeadLetter]) -> None:
         partition = self._partition_of(one)
         topic = self._view(one.key.group_id).dead_letters
         if partition is not None and topic:
-            bury(self._services, partition, letters, group_id=one.key.group_id, topic=topic)
+            forward_dead_letters(
+                self._services, partition, dead_letters, group_id=one.key.group_id, topic=topic
+            )
 
     async def _make_topic(self, name: str) -> None:
         try:

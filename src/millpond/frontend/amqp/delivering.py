@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from millpond.base.errors import MessageLost, StorageFailure
 from millpond.base.fields import Long
-from millpond.engine.queues.queue_handle import QueueHandle
+from millpond.engine.api.queues import QueueHandle
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.envelope import changed
 from millpond.frontend.amqp.message_stats import DELIVER, DELIVER_NO_ACK, REDELIVER

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from millpond.auth.permissions import Right
 from millpond.base import errors
 from millpond.base.fields import Table, type_name
-from millpond.engine.queues.queue_handle import Kept
+from millpond.engine.api.queues import Kept
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.envelope import changed, chosen_by, message_of
 from millpond.frontend.amqp.expirations import wrong_expiration

@@ -32,6 +32,7 @@ from millpond.base.errors import (
 )
 from millpond.cursor.ack import Range
 from millpond.cursor.runs import Run
+from millpond.engine.forwarding.kept import Taken
 from millpond.engine.queues.dead_letters import DeadLetters
 from millpond.engine.queues.delays import DelayedMessages
 from millpond.engine.queues.hosted.decisions import Decisions
@@ -45,7 +46,7 @@ from millpond.engine.queues.hosted.queue_loading import Loading
 from millpond.engine.queues.hosted.queue_log import QueueLog
 from millpond.engine.queues.hosted.returning import Returning
 from millpond.engine.queues.hosted.turn import Surroundings, Turn
-from millpond.engine.queues.queue_handle import Counts, Got, Sink, Taken
+from millpond.engine.queues.queue_handle import Counts, Got, Sink
 from millpond.queue.consumers import Consumer
 from millpond.queue.message import Message
 from millpond.queue.queue_state import QueueState
@@ -87,7 +88,8 @@ class LocalQueue:
         self.store = MessageStore(lanes, queues.envelope, self.wake)
         self.handouts = Handouts(self, lanes, str(queue.resource))
         self.decisions = Decisions(self.store, self.cannot_read)
-        self.outbox = Outbox(self, DeadLetters(queues, self), self._dead_letter)
+        self.dead_letters = DeadLetters(queues, self)
+        self.outbox = Outbox(self, self.dead_letters)
 
         def is_memory_low() -> bool:
             return not queues.is_recent_kept
@@ -396,7 +398,4 @@ class LocalQueue:
 
     def refuse(self, messages: Sequence[Message]) -> None:
         """There was no room for these, and they are to become dead letters."""
-        self._dead_letter(messages, DeathReason.MAX_LENGTH)
-
-    def _dead_letter(self, messages: Sequence[Message], reason: DeathReason) -> None:
-        self._queues.bury(self, messages, reason)
+        self.dead_letters.forward(messages, DeathReason.MAX_LENGTH)

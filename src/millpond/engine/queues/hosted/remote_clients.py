@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from millpond.base import limits
 from millpond.base.errors import InvalidRequest, MessageLost, MillpondError
 from millpond.base.ids import NodeId
+from millpond.engine.forwarding.kept import when_all
 from millpond.engine.peers import CollectEvents, SendQueueRequests
 from millpond.engine.queues.hosted.local_queue import LocalQueue
-from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle, when_all
+from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle
 from millpond.engine.queues.remote.host_route import Relay
 from millpond.engine.queues.remote.queue_messages import (
     DELETED,

@@ -20,8 +20,9 @@ from millpond.base.errors import (
     UnknownResource,
 )
 from millpond.cursor.ack import Range
+from millpond.engine.forwarding.kept import Taken, when_all
 from millpond.engine.queues.hosted.local_queue import LocalQueue
-from millpond.engine.queues.queue_handle import Counts, Got, Sink, Taken, when_all
+from millpond.engine.queues.queue_handle import Counts, Got, Sink
 from millpond.engine.queues.remote.queue_link import QueueLink
 from millpond.engine.queues.remote.queue_messages import (
     DELETED,
