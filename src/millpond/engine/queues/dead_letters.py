@@ -15,7 +15,7 @@ from millpond.cursor.runs import Run, State
 from millpond.engine.forwarding.forwarder import Dispatch, Forwarder, RetryingForwarder
 from millpond.engine.queues.queue_destination import QueueDestination
 from millpond.engine.queues.queue_handle import NEVER_READ
-from millpond.queue.message import Message
+from millpond.message.hub import Message
 from millpond.queue.steps import DeadLetter, DeathReason
 from millpond.rabbit.copies import copies
 from millpond.rabbit.dead_letter_headers import is_cycle, with_death
@@ -124,23 +124,23 @@ class DeadLetters:
         exists = not exchange or exchange in vhost.exchanges
         now_ms = queues.engine.runtime.clock.now_ms()
         for dead in messages:
-            keys = (dead.routing_key, *copies(dead.headers.get("CC")))
+            keys = (dead.key, *copies(dead.headers.get("CC")))
             headers = with_death(
                 dead.headers,
                 reason=reason,
                 queue=queue.name,
-                exchange=dead.exchange,
+                exchange=dead.address,
                 routing_keys=keys,
                 time_s=now_ms // 1000,
                 expiration=None if dead.ttl_ms is None else str(dead.ttl_ms),
                 new_key=new_key is not None,
             )
             routing_keys = keys if new_key is None else (new_key,)
-            forwarded = queues.envelope.readdressed(
-                dead, exchange=exchange, routing_key=routing_keys[0], headers=headers, now_ms=now_ms
+            forwarded = queues.codec.readdressed(
+                dead, address=exchange, key=routing_keys[0], headers=headers, now_ms=now_ms
             )
             chance = queues.engine.runtime.rng.randrange(CHANCES)
-            routed = Routed(routing_keys, headers, queues.envelope.chosen_by(dead), chance)
+            routed = Routed(routing_keys, headers, queues.codec.chosen_by(dead), chance)
             found = vhost.router.route(exchange, routed) if exists else ()
             allowed = [
                 QueueDestination(queues, queue.vhost, name)

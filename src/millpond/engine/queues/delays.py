@@ -14,11 +14,11 @@ from millpond.base.errors import MessageLost
 from millpond.engine.forwarding.forwarder import Dispatch, RetryingForwarder
 from millpond.engine.queues.queue_destination import QueueDestination
 from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle
+from millpond.message.hub import Message
 from millpond.queue.consumers import Consumer
-from millpond.queue.message import Message
 from millpond.queue.steps import Handout
 from millpond.rabbit.copies import copies
-from millpond.rabbit.exchange_types import CHANCES, DELAY_HEADER, Routed, delay_ms_of
+from millpond.rabbit.exchange_types import CHANCES, DELAY_HEADER, Routed
 from millpond.rabbit.names import exchange_behind
 
 if TYPE_CHECKING:
@@ -100,10 +100,10 @@ class DelayedMessages:
             except MessageLost as error:
                 self._queue.count_lost(1, f"offset {offset} was kept back: {error}")
                 continue
-            headers = {**kept_back.headers, DELAY_HEADER: -delay_ms_of(kept_back.headers)}
-            message = self._queues.envelope.with_headers(kept_back, headers=headers, now_ms=now_ms)
-            keys = (message.routing_key, *copies(headers.get("CC")))
-            chosen_by = self._queues.envelope.chosen_by(message)
+            headers = {**kept_back.headers, DELAY_HEADER: -kept_back.delay_ms}
+            message = self._queues.codec.with_headers(kept_back, headers=headers, now_ms=now_ms)
+            keys = (message.key, *copies(headers.get("CC")))
+            chosen_by = self._queues.codec.chosen_by(message)
             chance = self._queues.engine.runtime.rng.randrange(CHANCES)
             for name in router.route(self._exchange, Routed(keys, headers, chosen_by, chance)):
                 found.setdefault(name, []).append(message)

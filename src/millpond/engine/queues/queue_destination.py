@@ -5,7 +5,7 @@ from typing import Protocol
 
 from millpond.engine.forwarding.kept import Taken
 from millpond.engine.queues.queue_handle import QueueHandle
-from millpond.queue.message import Message
+from millpond.message.hub import Message
 
 
 class QueueFinder(Protocol):

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 
 from millpond.cursor.ack import Range
 from millpond.engine.forwarding.kept import Taken
+from millpond.message.hub import Message
 from millpond.queue.consumers import Consumer
-from millpond.queue.message import Message
 from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import Handout
 from millpond.rabbit.commands import DeleteQueue

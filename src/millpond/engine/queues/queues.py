@@ -38,8 +38,9 @@ from millpond.engine.queues.queue_handle import QueueHandle
 from millpond.engine.queues.remote.queue_link import QueueLink
 from millpond.engine.queues.remote.remote_queue import RemoteQueue
 from millpond.engine.queues.services import QueueServices
+from millpond.message.codecs import Codecs, QueueCodec
+from millpond.message.hub import Message
 from millpond.metadata.image import Image
-from millpond.queue.message import Envelope, Message
 from millpond.queue.settings import QueueSettings
 from millpond.rabbit.arguments import STREAM, STREAM_TOPIC
 from millpond.rabbit.bootstrap import bootstrap_records
@@ -67,7 +68,7 @@ from millpond.rabbit.records import (
 )
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
-from millpond.record.records import decode_batch
+from millpond.record.records import Record, decode_batch
 from millpond.replication.partition import Partition
 
 log = logging.getLogger(__name__)
@@ -80,9 +81,16 @@ _AGAIN_S = 1.0
 class Queues:
     """All of this node's. Made and started once, after the engine has been."""
 
-    def __init__(self, engine: QueueServices, envelope: Envelope) -> None:
+    def __init__(
+        self, engine: QueueServices, codec: QueueCodec, codecs: Codecs | None = None
+    ) -> None:
+        """``codec`` is that of the protocol whose queues these are; ``codecs`` are those of all protocols
+        whose clients may write to a queue's log.
+        """
         self.engine = engine
-        self.envelope = envelope
+        self.codec = codec
+        # The message that a record keeps, as clients of these queues see it.
+        self.read: Callable[[Record], Message] = (codecs or Codecs([codec])).reader(codec.protocol)
         self.broker = Broker()
         self._controller = QueueController(engine, self.broker)
         self.guests = RemoteClients(self)
@@ -574,14 +582,12 @@ class Queues:
 
     def sealed(self, messages: Sequence[Message]) -> bytes:
         """Messages as they are kept."""
-        seal = self.envelope.seal
-        return bytes(build_batch([seal(message) for message in messages]))
+        return bytes(build_batch(self.codec.to_records(messages)))
 
     def opened(self, batch: bytes) -> list[Message]:
         """Messages that were ``sealed``."""
-        open_ = self.envelope.open
         return [
-            open_(record)
+            self.read(record)
             for position, _header in iter_batches(batch)
             for record in decode_batch(batch, position)
         ]

@@ -10,8 +10,8 @@ from millpond.base import limits
 from millpond.base.errors import CorruptBatch, PeerUnreachable, RequestTimedOut
 from millpond.base.fields import Table
 from millpond.engine.queues.hosted.queue_log import Loader, QueueLog
+from millpond.message.hub import Message
 from millpond.queue.known import Need
-from millpond.queue.message import Message
 from millpond.queue.steps import GIVEN_UP_AT_A_TIME, DeathReason
 from millpond.rabbit.channel import Deliveries
 from millpond.rabbit.commands import Command, Decision, DeleteQueue, LoseLastConsumer

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from millpond.base.errors import MillpondError
 from millpond.engine.forwarding.kept import Taken, when_all
-from millpond.queue.message import Message
+from millpond.message.hub import Message
 
 
 class _HeldBack(NamedTuple):

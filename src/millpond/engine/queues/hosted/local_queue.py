@@ -47,8 +47,8 @@ from millpond.engine.queues.hosted.queue_log import QueueLog
 from millpond.engine.queues.hosted.returning import Returning
 from millpond.engine.queues.hosted.turn import Surroundings, Turn
 from millpond.engine.queues.queue_handle import Counts, Got, Sink
+from millpond.message.hub import Message
 from millpond.queue.consumers import Consumer
-from millpond.queue.message import Message
 from millpond.queue.queue_state import QueueState
 from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import DeathReason, Step
@@ -85,7 +85,7 @@ class LocalQueue:
         self._lanes = lanes
         starts = [lane.taken for lane in lanes]
         self.line = self._new_state(settings, starts)
-        self.store = MessageStore(lanes, queues.envelope, self.wake)
+        self.store = MessageStore(lanes, queues.codec, queues.read, self.wake)
         self.handouts = Handouts(self, lanes, str(queue.resource))
         self.decisions = Decisions(self.store, self.cannot_read)
         self.dead_letters = DeadLetters(queues, self)

@@ -11,7 +11,7 @@ from typing import Protocol
 from millpond.base.errors import MessageLost, StorageFailure
 from millpond.cursor.runs import Run, State
 from millpond.engine.queues.dead_letters import AT_LEAST_ONCE, DeadLetters
-from millpond.queue.message import Message
+from millpond.message.hub import Message
 from millpond.queue.steps import GIVEN_UP_AT_A_TIME, DeadLetter
 
 _LETTERS_AT_A_TIME = 256

@@ -7,7 +7,7 @@ from millpond.engine.partitions.publish import Appended
 from millpond.engine.queues.hosted.decisions import Decisions
 from millpond.engine.queues.hosted.message_store import MessageStore
 from millpond.engine.queues.hosted.turn import Turn
-from millpond.queue.message import Message
+from millpond.message.hub import Message
 from millpond.queue.queue_state import DROP_HEAD, QueueState
 
 

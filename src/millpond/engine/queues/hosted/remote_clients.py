@@ -40,9 +40,9 @@ from millpond.engine.queues.remote.queue_messages import (
     Refused,
     Wish,
 )
+from millpond.message.hub import Message
 from millpond.metadata.image import Image
 from millpond.queue.consumers import Consumer
-from millpond.queue.message import Message
 from millpond.queue.steps import Handout
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from millpond.engine.queues.hosted.publishing import Publishing
 from millpond.engine.queues.hosted.queue_log import QueueLog
 from millpond.engine.queues.hosted.turn import Surroundings, Turn
 from millpond.engine.queues.queue_handle import Counts, Got, Sink
+from millpond.message.hub import Message
 from millpond.queue.consumers import Consumer
-from millpond.queue.message import Message
 from millpond.queue.queue_state import QueueState
 from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import Step
@@ -282,9 +282,9 @@ class StreamQueue(LocalQueue):
     def message(self, lane: int, offset: int) -> Message:
         """With its offset among its headers."""
         record = self._kept.get((lane, offset)) or self.store.record(lane, offset)
-        found = self._queues.envelope.open(record)
+        found = self._queues.read(record)
         headers = {**found.headers, OFFSET_HEADER: Long(offset)}
-        return self._queues.envelope.with_headers(found, headers=headers, now_ms=found.received_ms)
+        return self._queues.codec.with_headers(found, headers=headers, now_ms=found.received_ms)
 
     def settle(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
         """There is room for more."""

@@ -41,8 +41,8 @@ from millpond.engine.queues.remote.queue_messages import (
 )
 from millpond.engine.queues.remote.remote_consumers import Client, RemoteConsumers
 from millpond.engine.queues.remote.remote_requests import Questions, pass_on, refuse
+from millpond.message.hub import Message
 from millpond.queue.consumers import Consumer
-from millpond.queue.message import Message
 from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import Handout
 from millpond.rabbit.arguments import STREAM
