@@ -117,7 +117,7 @@ class MessageStore:
     def record(self, lane: int, offset: int) -> Record:
         """A record of the log. Raises ``MessageLost``, ``StorageFailure``."""
         try:
-            return self.lanes[lane].record(offset)
+            return self.lanes[lane].reader.record(offset)
         except MessageLost:
             self._on_lost()
             raise
@@ -150,7 +150,7 @@ class MessageStore:
         """Memory runs low: messages are read from the log again when they are wanted."""
         self.clear()
         for lane in self.lanes:
-            lane.forget_window()
+            lane.reader.forget_window()
 
     def clear(self) -> None:
         """Keep no message in memory."""
