@@ -19,6 +19,7 @@ class StuckQueue:
     def __init__(self) -> None:
         self.is_gone = False
         self.is_stuck = True
+        self.store = self
         self.queue = SimpleNamespace(vhost="/", resource=queue_of("/", "q"))
         self.over: list[tuple[int, int]] = []
         self.lost = 0

@@ -98,7 +98,7 @@ class DeadLetters:
     def _route_pending(self, one: _Pending) -> Iterator[Dispatch[Message]]:
         """Raises what reading the message does, unless it is lost."""
         try:
-            message = self._queue.look(one.lane, one.offset)
+            message = self._queue.store.look(one.lane, one.offset)
         except MessageLost as error:
             why = f"offset {one.offset} was to become a dead letter: {error}"
             self._queue.count_lost(1, why)

@@ -89,7 +89,7 @@ class LocalQueue:
         self.handouts = Handouts(self, lanes, str(queue.resource))
         self.decisions = Decisions(self.store, self.cannot_read)
         self.dead_letters = DeadLetters(queues, self)
-        self.outbox = Outbox(self, self.dead_letters)
+        self.outbox = Outbox(self, self.store, self.dead_letters)
 
         def is_memory_low() -> bool:
             return not queues.is_recent_kept
@@ -238,11 +238,6 @@ class LocalQueue:
         """A message that was handed out."""
         return self.store.message(lane, offset)
 
-    def look(self, lane: int, offset: int) -> Message:
-        """A message in the log, whether a consumer holds it or not. Raises ``MessageLost``,
-        ``StorageFailure``."""
-        return self.store.look(lane, offset)
-
     def lose(self, lane: int, offset: int, consumer: Consumer) -> None:
         """Settle a delivered message that cannot be read: the consumer never gets its body."""
         # What others cut off is counted where that is seen.
@@ -364,16 +359,9 @@ class LocalQueue:
     async def purged(self) -> int:
         """Everything that is ready is over. How much it was. Raises ``NotLeader``."""
         await self.settled()
-        self._check_hosted()
-        return self.purge()
-
-    def _check_hosted(self) -> None:
-        """Refuse a call that waited while the queue moved to another node: its effect would not last."""
         if self.is_gone:
+            # The queue moved to another node meanwhile: what is done to it here would not last.
             raise self._lanes[0].partition.not_leader()
-
-    def purge(self) -> int:
-        """Everything that is ready is over. How much it was."""
         self.turn.take_in()
         count, step = self.line.purge()
         self.turn.follow(step)

@@ -11,6 +11,7 @@ from typing import Protocol
 from millpond.base.errors import MessageLost, StorageFailure
 from millpond.cursor.runs import Run, State
 from millpond.engine.queues.dead_letters import AT_LEAST_ONCE, DeadLetters
+from millpond.engine.queues.hosted.message_store import MessageStore
 from millpond.message.hub import Message
 from millpond.queue.steps import GIVEN_UP_AT_A_TIME, DeadLetter
 
@@ -19,10 +20,6 @@ _LETTERS_AT_A_TIME = 256
 
 class Source(Protocol):
     """The queue whose messages become dead letters."""
-
-    def look(self, lane: int, offset: int) -> Message:
-        """Raises ``MessageLost``, ``StorageFailure``."""
-        ...
 
     def note_over(self, lane: int, run: Run) -> None:
         """The dead letters of these messages were sent: now the log may say that they are over."""
@@ -38,8 +35,9 @@ class Source(Protocol):
 class Outbox:
     """Dead letters that were decided and are not sent."""
 
-    def __init__(self, source: Source, dead_letters: DeadLetters) -> None:
+    def __init__(self, source: Source, store: MessageStore, dead_letters: DeadLetters) -> None:
         self._source = source
+        self._store = store
         self._dead_letters = dead_letters
         # Those that wait for a turn, because they are many or cannot be read now.
         self._waiting: deque[DeadLetter] = deque()
@@ -105,7 +103,7 @@ class Outbox:
         messages, lost = list[Message](), list[tuple[int, MessageLost]]()
         for offset in range(first, next_):
             try:
-                messages.append(self._source.look(lane, offset))
+                messages.append(self._store.look(lane, offset))
             except MessageLost as error:
                 lost.append((offset, error))
             except StorageFailure as error:
