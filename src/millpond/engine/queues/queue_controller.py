@@ -18,7 +18,7 @@ from millpond.base.errors import (
     UnknownResource,
 )
 from millpond.base.ids import NodeId
-from millpond.engine.peers import DecideOnQueues, QueueDecision
+from millpond.engine.queues.peer_requests import DecideOnQueues, QueueDecision
 from millpond.engine.queues.services import QueueServices
 from millpond.engine.runtime.backoff import Backoff
 from millpond.metadata.controller import (

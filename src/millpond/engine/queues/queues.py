@@ -29,12 +29,12 @@ from millpond.base.errors import (
     UnsupportedVersion,
 )
 from millpond.base.ids import LeaderEpoch, NodeId
-from millpond.engine.peers import DecideOnQueues, PassReply
 from millpond.engine.queues.dead_letters import bury
 from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.hosted.remote_clients import RemoteClients
 from millpond.engine.queues.hosted.retries import Retries
 from millpond.engine.queues.hosted.stream_queue import StreamQueue
+from millpond.engine.queues.peer_requests import DecideOnQueues, PassReply
 from millpond.engine.queues.queue_controller import QueueController, check_led_together, lives_in
 from millpond.engine.queues.queue_handle import QueueHandle
 from millpond.engine.queues.remote.queue_link import QueueLink

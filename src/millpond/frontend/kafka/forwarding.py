@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, cast
 from millpond.base import limits
 from millpond.base.errors import InvalidRequest, MillpondError, NotController, UnsupportedVersion
 from millpond.engine.api import MILLPOND_VERSION, RESOURCE_BROKER_LOGGER, Engine
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload, Result, decode
-from millpond.frontend.kafka.peers.envelope import CarryOut
+from millpond.peer.forwarded_request import ForwardedRequest
 from millpond.wire.kafka.api import APIS, ApiKey
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.envelope import (
@@ -26,6 +25,7 @@ from millpond.wire.kafka.envelope import (
     wrap_request,
     wrap_response,
 )
+from millpond.wire.kafka.error_codes import code_of
 
 if TYPE_CHECKING:
     from millpond.frontend.kafka.frontend import KafkaFrontend
@@ -79,10 +79,10 @@ def forwarded(handler: Handler) -> Handler:
     return replace(handler, handle=handle)
 
 
-def carry_out(frontend: "KafkaFrontend") -> "Callable[[CarryOut], asyncio.Future[bytes]]":
+def carry_out(frontend: "KafkaFrontend") -> "Callable[[ForwardedRequest], asyncio.Future[bytes]]":
     """What the controller does with a request that another node sent on."""
 
-    async def answer(question: CarryOut) -> bytes:
+    async def answer(question: ForwardedRequest) -> bytes:
         engine = frontend.engine
         if not engine.metadata.is_controller:
             raise NotController(f"node {engine.info.node_id} is not the controller")
@@ -104,7 +104,7 @@ def carry_out(frontend: "KafkaFrontend") -> "Callable[[CarryOut], asyncio.Future
         )
         return wrap_response(request, await _result(handler, context, request))
 
-    return cast("Callable[[CarryOut], asyncio.Future[bytes]]", answer)
+    return cast("Callable[[ForwardedRequest], asyncio.Future[bytes]]", answer)
 
 
 async def _result(handler: Handler, context: Context, request: Request) -> Payload:
@@ -124,7 +124,7 @@ async def _result(handler: Handler, context: Context, request: Request) -> Paylo
 
 
 async def _forward(context: Context, handler: Handler, request: Request) -> Payload:
-    question = CarryOut(request=wrap_request(request), client=context.peer)
+    question = ForwardedRequest(request=wrap_request(request), client=context.peer)
     try:
         answer = await context.engine.controller_link.call(
             question, timeout_ms=limits.CONTROLLER_WAIT_MS_MAX
