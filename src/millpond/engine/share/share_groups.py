@@ -40,7 +40,7 @@ from millpond.cursor.share import (
     decide_acquire,
     skipped,
 )
-from millpond.engine.coordinators.shards import Durable
+from millpond.engine.coordinators.durable import Durable
 from millpond.engine.partitions.read import EARLIEST, LATEST
 from millpond.engine.runtime.deadlines import Deadlines
 from millpond.engine.share.services import ShareServices
@@ -132,7 +132,7 @@ class ShareGroups:
 
     async def prepare(self) -> None:
         """Make the topics for state and for groups if this is the first time that they are needed."""
-        await self._services.topic_admin.ensure_topic(SHARE_STATE_TOPIC)
+        await self._keeper.prepare()
         await self._services.groups.prepare()
 
     def coordinator_of(self, state_key: str) -> NodeId:
@@ -360,9 +360,10 @@ class ShareGroups:
         if one is None and self._keeper.leads(key):
             one = self._keeper.get(key)
             if one is None:
-                one = SharePartition(key, self._wall_ms())
                 start = self._first_offset(partition, self._view(group_id))
-                self._keeper.restart(one, start, leader_epoch=partition.leader_epoch)
+                self._keeper.restart(key, start, leader_epoch=partition.leader_epoch)
+                one = self._keeper.get(key)
+                assert one is not None
         else:
             one = self._open_remote(key, partition)
         one.cursor.policy = self._view(group_id).policy
@@ -427,7 +428,8 @@ class ShareGroups:
             # Nothing of it can be served: its keeper is asked anew, and it begins where the log does.
             self._remote.restart(one, partition.high_watermark)
         else:
-            self._keeper.restart(one, partition.high_watermark, leader_epoch=partition.leader_epoch)
+            start = partition.high_watermark
+            self._keeper.restart(one.key, start, leader_epoch=partition.leader_epoch)
 
     def _keep(self, one: SharePartition) -> None:
         group_id, topic_id, index = one.key
@@ -489,9 +491,7 @@ class ShareGroups:
             self._views.clear()
         if before.topics is after.topics or not self._running:
             return
-        if SHARE_STATE_TOPIC in before.topics and SHARE_STATE_TOPIC not in after.topics:
-            log.warning("%s was deleted, and with it what share groups did", SHARE_STATE_TOPIC)
-            self._keeper.drop_all()
+        if self._keeper.drop_if_deleted(before, after):
             return
         gone = before.topics_by_id.keys() - after.topics_by_id.keys()
         lost = [

@@ -23,7 +23,7 @@ from millpond.base.errors import (
 )
 from millpond.cursor.ack import Delta
 from millpond.cursor.runs import State
-from millpond.engine.coordinators.shards import Durable
+from millpond.engine.coordinators.durable import Durable
 from millpond.engine.peers import (
     InitializeShareState,
     PeerRequest,
