@@ -388,7 +388,7 @@ def test_what_a_share_group_accepted_is_not_handed_out_again_after_its_state_mov
             1,
         ]
         assert await reader.say((0, 0, [ACCEPT])) == 0
-        index = engine.share._keeper._shard(ShareKey(POOL, topic_id, 0)).partition.index
+        index = engine.share.delivery.keeper._shard(ShareKey(POOL, topic_id, 0)).partition.index
 
         take(engine, SHARE_STATE_TOPIC, index)
         give(engine, SHARE_STATE_TOPIC, index)

@@ -1,11 +1,11 @@
-"""Keeps what share groups did with each record: ``__share_group_state``, written, read back and cut.
+"""Keeps the states of share partitions in ``__share_group_state``: writes, loads and prunes them.
 
-Each share partition has its place in one partition of the topic: a snapshot, updates after it, now and then
-a new snapshot. What lies before the oldest snapshot that is still needed is cut. This node keeps the share
-partitions of the partitions that it leads (``coordinators/shards.py``).
+A share partition is stored in one partition of the topic: a snapshot, updates after it, now and then a new
+snapshot. Records before the oldest snapshot that is still needed are deleted. This node keeps the share
+partitions of the partitions that it leads (``coordinators/shard_host.py``).
 
-The records are handed out where their own partition is led. If that is here, too, the cursor that hands them
-out is the state itself; leaders on other nodes read it once and then send what changes.
+The leader of a partition hands out its records. If that is this node, too, the cursor that hands them out is
+the state itself; leaders on other nodes read the state once and then send their changes.
 """
 
 import logging
@@ -56,19 +56,20 @@ log = logging.getLogger(__name__)
 
 State: TypeAlias = dict[ShareKey, SharePartition]
 
-# Facts in a partition of the topic, beyond one for each share partition, before it is worth cutting.
+# Records in a partition of the topic, beyond one for each share partition, before it is worth pruning.
 _PRUNE_RECORDS_MIN = 100
 
 
 def state_key(key: ShareKey) -> str:
-    """The name under which a share partition's keeper is looked for, as Kafka writes it."""
+    """Return the key by which clients find the coordinator of a share partition, as Kafka writes it."""
     return f"{key.group_id}:{text_id(key.topic_id)}:{key.partition}"
 
 
 class ShareCoordinator:
     """The share partitions whose state this node keeps.
 
-    ``kept`` and ``dropped`` are told of each that begins to be here, and ends to.
+    ``kept`` is called with each share partition that this node begins to keep, ``dropped`` with each that it
+    does not keep any more.
     """
 
     def __init__(
@@ -164,15 +165,15 @@ class ShareCoordinator:
     # --- looking up --------------------------------------------------------------------------------
 
     def leader(self, key: ShareKey) -> NodeId:
-        """The node that keeps a share partition; -1 if there is none now."""
+        """Return the node that keeps a share partition; -1 if there is none now."""
         return self._host.leader(state_key(key))
 
     def leader_of(self, name: str) -> NodeId:
-        """The same by the share partition's name."""
+        """As ``leader``, by the share partition's key in text."""
         return self._host.leader(name)
 
     def leaders(self) -> Sequence[NodeId]:
-        """Who keeps what, by partition of the topic; none before it is made."""
+        """Return the node that keeps each partition of the topic; none before the topic is created."""
         return self._host.leaders()
 
     def leads(self, key: ShareKey) -> bool:
@@ -180,7 +181,7 @@ class ShareCoordinator:
         return self.leader(key) == self._services.info.node_id
 
     def get(self, key: ShareKey) -> SharePartition | None:
-        """A share partition that is kept here; None if it was never begun.
+        """Return a share partition that is kept here; None if it has no state yet.
 
         Raises ``NotCoordinator``, ``CoordinatorLoadInProgress``.
         """
@@ -220,10 +221,10 @@ class ShareCoordinator:
         return self._host.write(shard, [record]).durable
 
     def change(self, one: SharePartition, delta: Delta, *, leader_epoch: int) -> Durable:
-        """Write what must last of a change, then make it true."""
+        """Write the part of a change that must last, then apply the change."""
         shard = self._shard(one.key)
         if shard.state.get(one.key) is not one:
-            raise NotCoordinator("the share partition was read anew meanwhile")
+            raise NotCoordinator("the share partition was loaded again meanwhile")
         update = one.update(delta, leader_epoch=leader_epoch)
         if update is None:
             one.cursor.apply(delta)
@@ -235,12 +236,12 @@ class ShareCoordinator:
         return self._snapshot_if_due(shard, one) or durable
 
     def forget(self, one: SharePartition) -> Durable:
-        """The group gives the partition up."""
+        """Delete the state of a share partition."""
         shard = self._shard(one.key)
         return self._host.write(shard, [ShareForgotten(key=one.key)]).durable
 
     def prune(self) -> None:
-        """Cut what snapshots made unnecessary."""
+        """Delete the records that snapshots replaced."""
         for index, state in self._host.loaded():
             shard = self._host.own(index)
             partition = shard.partition
@@ -273,12 +274,12 @@ class ShareCoordinator:
     # --- for leaders on other nodes ----------------------------------------------------------------
 
     async def on_initialize(self, request: InitializeShareState) -> None:
-        """Begin a share partition (anew)."""
+        """Begin a share partition at an offset, also one that has a state."""
         durable = self.restart(request.key, request.start, state_epoch=request.state_epoch)
         await flushed(durable)
 
     async def on_read(self, request: ReadShareState) -> ShareStateRead:
-        """All that is kept; leaders of earlier epochs are refused from now on."""
+        """Return the state of a share partition; leaders of earlier epochs are refused from now on."""
         shard = self._shard(request.key)
         one = shard.state.get(request.key)
         if one is None:
@@ -299,7 +300,7 @@ class ShareCoordinator:
         )
 
     async def on_write(self, request: WriteShareState) -> None:
-        """What became of records at a leader elsewhere."""
+        """Apply the changes that a partition's leader on another node has made."""
         shard = self._shard(request.key)
         one = shard.state.get(request.key)
         if one is None:
@@ -307,7 +308,7 @@ class ShareCoordinator:
         _check_leader(one, request.leader_epoch)
         if request.state_epoch != -1 and request.state_epoch < one.state_epoch:
             raise FencedStateEpoch(
-                f"the share partition was begun anew: {one.state_epoch} > {request.state_epoch}"
+                f"the share partition has begun again: {one.state_epoch} > {request.state_epoch}"
             )
         update = ShareUpdate(
             key=request.key,
@@ -320,13 +321,13 @@ class ShareCoordinator:
         await flushed(self._snapshot_if_due(shard, one) or durable)
 
     async def on_delete(self, request: DeleteShareState) -> None:
-        """The group gives the partition up."""
+        """Delete the state of a share partition."""
         one = self.get(request.key)
         if one is not None:
             await flushed(self.forget(one))
 
     async def on_summarize(self, request: SummarizeShareState) -> ShareStateRead:
-        """How far the group is."""
+        """Return how far a group is in one partition."""
         shard = self._shard(request.key)
         one = shard.state.get(request.key)
         if one is None:
@@ -336,7 +337,7 @@ class ShareCoordinator:
         return found
 
     async def on_list(self, request: ListShareState) -> Mapping[ShareKey, ShareStateRead]:
-        """How far a group is in everything that is kept here."""
+        """Return how far a group is in each share partition that is kept here."""
         shards = [self._host.at(index) for index in self._kept_here()]
         found = {
             one.key: _summary(one)
@@ -371,13 +372,13 @@ def _check_leader(one: SharePartition, leader_epoch: int) -> None:
         )
 
 
-def _fold(state: State, fact: ShareRecord, offset: int) -> None:
-    one = state.get(fact.key)
-    if isinstance(fact, ShareForgotten):
-        state.pop(fact.key, None)
+def _fold(state: State, record: ShareRecord, offset: int) -> None:
+    one = state.get(record.key)
+    if isinstance(record, ShareForgotten):
+        state.pop(record.key, None)
         return
     if one is None:
-        if not isinstance(fact, ShareSnapshot):
-            return  # what it belongs to was cut, and a later snapshot follows or an end did
-        one = state[fact.key] = SharePartition(fact.key)
-    one.replay(fact, offset)
+        if not isinstance(record, ShareSnapshot):
+            return  # its snapshot was deleted: a later snapshot or a tombstone follows
+        one = state[record.key] = SharePartition(record.key)
+    one.replay(record, offset)
