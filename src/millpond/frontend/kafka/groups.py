@@ -3,10 +3,10 @@
 import asyncio
 
 from millpond.engine.api.groups import ErrorClass
-from millpond.frontend.kafka.errors import CODES
 from millpond.frontend.kafka.handler import Context, Payload, Result
 from millpond.frontend.kafka.transactions import when_all_durable
 from millpond.wire.kafka.api import ErrorCode
+from millpond.wire.kafka.error_codes import CODES
 
 # Kafka's AclOperation numbers of what can be done to a group, as bits.
 GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 from millpond.base.errors import MillpondError, NotCoordinator
 from millpond.engine.api.runtime import when_all_succeed
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Deferred, Payload
 from millpond.wire.kafka.api import ErrorCode
+from millpond.wire.kafka.error_codes import code_of
 
 
 def fenced_code(error: MillpondError, *, version: int, fenced_from: int) -> ErrorCode:

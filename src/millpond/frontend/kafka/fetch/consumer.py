@@ -12,13 +12,13 @@ from millpond.base import limits
 from millpond.base.errors import CorruptLog, MillpondError
 from millpond.engine.api import Partition, ReadWaiter, divergence
 from millpond.frontend.kafka.convert import leader_hint, node_endpoints
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.fetch_sessions import INITIAL_EPOCH, NO_SESSION, Turn
 from millpond.frontend.kafka.handler import Context, Deferred, Payload, Result
 from millpond.frontend.kafka.slices import SLICE, exhausted, is_large
 from millpond.frontend.kafka.throttling import fetch_bytes_max, fetch_wait_ms
 from millpond.wire.kafka.api import ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.fetch import (
     FetchedPartition,
     FetchedTopic,
