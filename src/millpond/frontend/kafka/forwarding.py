@@ -110,7 +110,7 @@ def forwarded(handler: Handler) -> Handler:
 
 
 def carry_out(frontend: "KafkaFrontend") -> "Callable[[ForwardedRequest], asyncio.Future[bytes]]":
-    """What the controller does with a request that another node sent on."""
+    """Return the function by which the controller executes a request that another node forwarded."""
 
     async def answer(question: ForwardedRequest) -> bytes:
         engine = frontend.engine

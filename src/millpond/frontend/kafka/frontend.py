@@ -207,14 +207,14 @@ class KafkaFrontend:
 
     @property
     def trial_handlers(self) -> dict[int, Handler]:
-        """What a connection on trial may ask for: what proves that it is a node's."""
+        """Return the handlers of a connection on trial: those that prove that it is a node's."""
         return {
             int(key): self.handlers[key]
             for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
         }
 
     def unsupported_answer(self, request: Request) -> Payload | None:
-        """What to say to an API or version that is not served; None: nothing, close."""
+        """Return the response to an API or version that is not served; None to close the connection."""
         if request.api_key == ApiKey.API_VERSIONS:
             return api_versions.unsupported_version(self)
         return None

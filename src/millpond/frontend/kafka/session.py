@@ -1,7 +1,7 @@
 """One client connection: bytes in, requests carried out in order, answers out in order.
 
-The wire does the parsing, the handlers do the work; here is only who goes when. A request is
-carried out as soon as it is whole, and its answer leaves at once unless an earlier one still waits.
+The wire parses, the handlers do the work; this module keeps the order. A request is carried out as soon as
+it is complete, and its answer leaves at once unless an earlier one still waits.
 Reading stops, and with it everything else on this connection, while
 
 * the client does not take what was written (``pause_writing``),
@@ -12,8 +12,8 @@ Reading stops, and with it everything else on this connection, while
 * all connections together hold ``queued.max.request.bytes`` (``engine/limits/request_memory.py``).
 
 Requests that were received and not begun are dropped when the connection is lost. So a slow or hostile
-client costs a bounded amount of memory and nobody else's time. What it sends that is no Kafka request ends
-the connection, with one line in the log. Never awaits; owns no task that outlives it.
+client costs a bounded amount of memory and delays no other client. Bytes that are no Kafka request end the
+connection, with one line in the log. Never awaits; owns no task that outlives it.
 """
 
 import asyncio
@@ -241,7 +241,7 @@ class KafkaSession:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is being worked on whose answer the client may count on."""
+        """Return whether a request is being executed whose response the client waits for."""
         return any(not slot.is_idle for slot in self._slots)
 
     def _unstall(self) -> None:
@@ -371,7 +371,7 @@ class KafkaSession:
 
     @property
     def is_read(self) -> bool:
-        """Whether the client could send more if it took its answers."""
+        """Return whether the client could send more if it read its responses."""
         return not (self._is_resting or self._is_held_up())
 
     def go_on(self) -> None:
@@ -392,7 +392,7 @@ class KafkaSession:
         return self._writing_paused or self._is_held_up()
 
     def _is_held_up(self) -> bool:
-        """Whether earlier requests, or the quota, are in the way, and not the client."""
+        """Return whether earlier requests or the quota delay the next one, and not the client."""
         return (
             self._line_held
             or self._mute is not None
@@ -489,7 +489,7 @@ class KafkaSession:
         try:
             payload = await work
         except asyncio.CancelledError:
-            # Nobody else will answer; a client that still listens must not wait for ever.
+            # The request gets no answer; a client that is still connected must not wait for ever.
             self._hang_up("the request was given up")
             raise
         except Exception as error:  # noqa: BLE001 - the outermost line of a request
@@ -593,13 +593,13 @@ class KafkaSession:
     # --- quotas ----------------------------------------------------------------------------------
 
     def _count_time(self, request: Request, started_ns: int) -> None:
-        """What a handler took of the event loop; the client hears of it with its next answer."""
+        """Charge the time that a handler took of the event loop; the next response throttles the client."""
         elapsed_ns = self._frontend.counter_ns() - started_ns
         now_ms = self._context.engine.runtime.clock.monotonic_ms()
         self._quotas.use_time(ANONYMOUS, request.client_id or "", elapsed_ns, now_ms)
 
     def _charge(self, request: Request, payload: Payload) -> Payload:
-        """Count what is answered; who used too much is told, and not read for that long."""
+        """Charge a response to the client's quota; a client over it is told, and not read for a while."""
         now_ms = self._context.engine.runtime.clock.monotonic_ms()
         wait_ms = charge(self._quotas, request, payload, now_ms)
         if wait_ms <= 0:
