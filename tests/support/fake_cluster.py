@@ -50,6 +50,8 @@ class Board:
     partitions: dict[TopicPartition, Placed] = field(default_factory=dict)
     racks: dict[int, str] = field(default_factory=dict)
     fenced: set[int] = field(default_factory=set)
+    # Nodes that do not serve any more, and how many answers still show them unfenced.
+    stopping: dict[int, int] = field(default_factory=dict)
     # Why nodes are fenced, as the controller (node 1) tells and other nodes do not know.
     fence_reasons: dict[int, str] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
@@ -119,6 +121,10 @@ class FakeCluster(FakeKafka):
         )
 
     def _on_describe_cluster(self, node: int, message: Any, wrong: ErrorCode) -> Any:
+        for number, answers_left in self.board.stopping.items():
+            self.board.stopping[number] = answers_left - 1
+            if not answers_left:
+                self.board.fenced.add(number)
         return describe_cluster.DescribeClusterResponse(
             error_code=wrong,
             cluster_id="fake",
@@ -187,6 +193,8 @@ class FakeCluster(FakeKafka):
         ]
 
     def _on_describe_log_dirs(self, node: int, message: Any, wrong: ErrorCode) -> Any:
+        if node in self.board.stopping:
+            wrong = ErrorCode.BROKER_NOT_AVAILABLE
         if node in self.board.offline_dirs:
             failed = describe_log_dirs.DescribeLogDirsResult(
                 error_code=ErrorCode.KAFKA_STORAGE_ERROR,

@@ -60,6 +60,26 @@ class FenceReasons:
         else:
             known.heard_ms = heard_ms
 
+    def hear(
+        self,
+        broker: BrokerImage,
+        now_ms: int,
+        *,
+        is_fenced: bool,
+        may_stop: bool,
+        has_no_dir: bool,
+    ) -> None:
+        """Note what the decision on a node's heartbeat says: fenced or not, and why."""
+        if not is_fenced:
+            self.forget(broker.broker_id)
+            return
+        reason = FenceReason.JOINING
+        if may_stop:
+            reason = FenceReason.STOPPED
+        elif has_no_dir:
+            reason = FenceReason.DISK
+        self.note(broker.broker_id, reason, now_ms, heard_ms=now_ms)
+
     def forget(self, node: NodeId) -> None:
         """The node is not fenced any more."""
         self._fenced.pop(node, None)

@@ -279,6 +279,16 @@ class TestNodes:
         assert gone.exit_code == 0, gone.stderr
         assert (sorted(kafka.board.voters), kafka.board.gone) == ([1, 2], {3})
 
+    def test_a_node_that_has_just_stopped_leaves_when_the_controller_fences_it(
+        self, run: Run, kafka: FakeCluster
+    ) -> None:
+        run("node", "drain", "3")
+        kafka.board.stopping = {3: 3}
+        gone = run("node", "remove", "3")
+        assert gone.exit_code == 0, gone.stderr
+        assert "waiting until the controller fences it" in gone.stderr
+        assert (sorted(kafka.board.voters), kafka.board.gone) == ([1, 2], {3})
+
     def test_a_node_that_follows_gets_a_vote(self, run: Run, kafka: FakeCluster) -> None:
         del kafka.board.voters[3]
         result = run("node", "add", "3")

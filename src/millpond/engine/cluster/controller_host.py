@@ -418,7 +418,16 @@ class ControllerHost:
                     request.node_id,
                 )
             self.sessions.give_up(request.node_id, must_know)
-        self._note_fenced(request, decision, head.brokers[request.node_id])
+        broker = head.brokers[request.node_id]
+        self._fence_reasons.hear(
+            broker,
+            self._now_ms(),
+            is_fenced=decision.is_fenced,
+            may_stop=decision.may_stop,
+            # A node asks to be fenced for its disk only.
+            has_no_dir=request.wants_fence
+            or bool(request.offline_dirs and {*request.offline_dirs} >= {*broker.log_dirs}),
+        )
         if decision.begins_to_stop:
             self.sessions.wants_stop(request.node_id, host.end_offset + len(decision.records) - 1)
         await host.propose(decision.records)
@@ -435,23 +444,6 @@ class ControllerHost:
             is_fenced=decision.is_fenced,
             may_stop=decision.may_stop,
         )
-
-    def _note_fenced(
-        self, request: NodeHeartbeat, decision: HeartbeatDecision, broker: BrokerImage
-    ) -> None:
-        if not decision.is_fenced:
-            self._fence_reasons.forget(request.node_id)
-            return
-        reason = FenceReason.JOINING
-        if decision.may_stop:
-            reason = FenceReason.STOPPED
-        elif request.wants_fence or (
-            request.offline_dirs and set(request.offline_dirs) >= set(broker.log_dirs)
-        ):
-            # A node asks to be fenced for its disk only.
-            reason = FenceReason.DISK
-        now_ms = self._now_ms()
-        self._fence_reasons.note(request.node_id, reason, now_ms, heard_ms=now_ms)
 
     async def _settle_cuts(self) -> None:
         """Let leaders go on without followers, where the way between the two is cut."""
