@@ -471,7 +471,7 @@ class AmqpSession:
         """What has to be waited for before more is carried out, if anything."""
         if channel.transaction is not None:
             self.transactions.publish(channel, messages)
-            return self.frontend.queues.relief()
+            return self.frontend.queues.unanswered.relief()
         publishing = Publishing(self, channel)
         try:
             publishing.add(messages)
@@ -485,7 +485,7 @@ class AmqpSession:
             return self._publish_in_steps(publishing)
         publishing.carry_out()
         publishing.confirm()
-        return self.frontend.queues.relief()
+        return self.frontend.queues.unanswered.relief()
 
     async def _publish_in_steps(
         self, publishing: Publishing, error: errors.MillpondError | None = None
@@ -496,7 +496,7 @@ class AmqpSession:
         publishing.confirm()
         if error is not None:
             raise error
-        relief = self.frontend.queues.relief()
+        relief = self.frontend.queues.unanswered.relief()
         if relief is not None:
             await relief
 
