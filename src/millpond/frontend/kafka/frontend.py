@@ -26,7 +26,7 @@ from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import SCRATCH_BYTES, Request
 
 if TYPE_CHECKING:
-    from millpond.frontend.kafka.session import Writer
+    from millpond.frontend.kafka.pending import Writer
 
 log = logging.getLogger(__name__)
 

@@ -20,25 +20,23 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from millpond.base import limits
 from millpond.base.errors import (
-    MalformedVarint,
-    MillpondError,
-    RemoteProtocolError,
     ShuttingDown,
 )
 from millpond.engine.api.runtime import LITTLE_COUNT, LITTLE_TIMES, SHORT_NS, Timed
 from millpond.frontend.kafka.access import NODES_ONLY
 from millpond.frontend.kafka.convert import ANONYMOUS
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
+from millpond.frontend.kafka.pending import Slot, Writer
+from millpond.frontend.kafka.refusals import NO_REQUEST, refusal_of
 from millpond.frontend.kafka.throttling import charge, with_throttle
 from millpond.peer.versions import UNKNOWN_VERSION
-from millpond.wire.kafka.api import APIS, ErrorCode
+from millpond.wire.kafka.api import APIS
 from millpond.wire.kafka.connection import Request, ServerConnection
-from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.primitives import BytesLike
 from millpond.wire.shape import NEED_DATA
 
@@ -51,43 +49,6 @@ log = logging.getLogger(__name__)
 # system call and large answers do not pile up.
 _WRITE_BYTES = 256 * 1024
 _JOINED_BYTES_MAX = 16 * 1024
-
-# Bytes that cannot be a request; nothing behind them can be trusted either.
-_NO_REQUEST = (RemoteProtocolError, MalformedVarint)
-
-
-class Writer(Protocol):
-    """The side of a transport that a session needs."""
-
-    def writelines(self, buffers: Sequence[BytesLike]) -> None:
-        """Send, in order."""
-        ...
-
-    def pause_reading(self) -> None:
-        """Deliver no more bytes for now."""
-        ...
-
-    def resume_reading(self) -> None:
-        """Deliver bytes again."""
-        ...
-
-    def close(self) -> None:
-        """Send what is left, then end the connection."""
-        ...
-
-
-class _Slot:
-    """A request whose answer has not left yet."""
-
-    __slots__ = ("cancel", "is_idle", "payload", "request", "silent", "size")
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.payload: Payload | None = None
-        self.size = 0
-        self.silent = False
-        self.is_idle = False
-        self.cancel: Any = None
 
 
 class KafkaSession:
@@ -155,7 +116,7 @@ class KafkaSession:
             peer=peer,
             local=local,
         )
-        self._slots: deque[_Slot] = deque()
+        self._slots: deque[Slot] = deque()
         self._out: list[BytesLike] = []
         self._out_bytes = 0
         self._ready_bytes = 0
@@ -297,7 +258,7 @@ class KafkaSession:
                     if now_ns() - began_ns >= piece_ns:
                         is_over = True
                         break
-        except _NO_REQUEST as error:
+        except NO_REQUEST as error:
             self._hang_up(error)
         finally:
             self._executing = False
@@ -437,7 +398,7 @@ class KafkaSession:
     def _defer(self, handler: Handler, request: Request, deferred: Deferred) -> None:
         self._deliver(handler, self._open(request), deferred)
 
-    def _deliver(self, handler: Handler, slot: _Slot, deferred: Deferred) -> None:
+    def _deliver(self, handler: Handler, slot: Slot, deferred: Deferred) -> None:
         slot.cancel = deferred.cancel
         slot.is_idle = deferred.is_idle
 
@@ -482,7 +443,7 @@ class KafkaSession:
     async def _run(
         self,
         handler: Handler,
-        slot: _Slot,
+        slot: Slot,
         coroutine: Coroutine[Any, Any, Payload | Deferred | None],
     ) -> None:
         work = Timed(coroutine, self._turns.now_ns)
@@ -527,41 +488,22 @@ class KafkaSession:
             self._write(request, answer)
 
     def _refusal(self, handler: Handler, request: Request, error: BaseException) -> Payload:
-        """The answer to a request that failed; closes the connection if none can be given."""
-        if isinstance(error, _NO_REQUEST):
-            self._hang_up(error)
+        """Return the response to a request that failed. Close the connection if there is none."""
+        refused = refusal_of(handler, request, error, self._context.peer)
+        if isinstance(refused, BaseException):
+            self._hang_up(refused)
             return ()
-        if isinstance(error, MillpondError):
-            code = code_of(error)
-        else:
-            code = ErrorCode.UNKNOWN_SERVER_ERROR
-            log.error(
-                "peer=%s client=%s: %r failed",
-                self._context.peer,
-                request.client_id,
-                request,
-                exc_info=error,
-            )
-        if handler.refuse is not None:
-            try:
-                return handler.refuse(request, code)
-            except _NO_REQUEST as malformed:
-                # It was refused before it was decoded, and cannot be.
-                error = malformed
-            except Exception:
-                log.exception("peer=%s: %r could not be refused", self._context.peer, request)
-        self._hang_up(error)
-        return ()
+        return refused
 
     # --- answering -------------------------------------------------------------------------------
 
-    def _open(self, request: Request) -> _Slot:
-        slot = _Slot(request)
+    def _open(self, request: Request) -> Slot:
+        slot = Slot(request)
         self._slots.append(slot)
         self._held_bytes += request.size
         return slot
 
-    def _finish(self, slot: _Slot, payload: Payload) -> None:
+    def _finish(self, slot: Slot, payload: Payload) -> None:
         """An answer is there; it and those behind it leave if it is their turn."""
         if self._closed:
             return
