@@ -15,7 +15,7 @@ from millpond.engine.api.limits import RequestMemory, request_bytes_max
 from millpond.engine.api.runtime import Turns
 from millpond.frontend.kafka.all_topics import AllTopics
 from millpond.frontend.kafka.fetch_sessions import FetchSessions
-from millpond.frontend.kafka.forwarding import carry_out, forwarded
+from millpond.frontend.kafka.forwarding import FORWARDED, carry_out, forwarded
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
 from millpond.frontend.kafka.handlers import HANDLERS, api_versions
 from millpond.frontend.kafka.session import KafkaSession
@@ -125,6 +125,8 @@ class KafkaFrontend:
             else turns
         )
         self.handlers: dict[int, Handler] = {}
+        # What this node answers as the controller, and never forwards.
+        self.controller_handlers: dict[int, Handler] = {}
         # Clients that came too early: they believe what the first answer says for as long as they are
         # connected, so it is given when it is true of them, too.
         self._waiting: list[tuple[Deferred, Context, Request]] = []
@@ -170,7 +172,10 @@ class KafkaFrontend:
         return deferred
 
     def _serve(self, handlers: Iterable[Handler]) -> None:
-        self.handlers.update({int(one.api_key): forwarded(one) for one in handlers})
+        for handler in handlers:
+            self.handlers[int(handler.api_key)] = forwarded(handler)
+            if handler.api_key in FORWARDED:
+                self.controller_handlers[int(handler.api_key)] = handler
 
     @property
     def fetch_bytes_max(self) -> int:
