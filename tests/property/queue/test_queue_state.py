@@ -381,7 +381,7 @@ class QueueMachine(RuleBasedStateMachine):
         for one in self.naive.ready():
             if one.lane == lane and first <= one.offset < next_:
                 one.deliveries = max(1, one.deliveries)
-        self.happened(self.line.doubt(lane, first, next_), [])
+        self.happened(self.line.recovery.doubt(lane, first, next_), [])
 
     @precondition(lambda self: self.started)
     @rule()
@@ -408,7 +408,7 @@ class QueueMachine(RuleBasedStateMachine):
         ]
         for one in gone:
             one.is_over = True
-        assert self.line.lose(lane, start) == len(gone)
+        assert self.line.recovery.lose(lane, start) == len(gone)
         self.written.append((lane, start))
 
     # --- what must hold ----------------------------------------------------------------------------------
@@ -432,19 +432,21 @@ class QueueMachine(RuleBasedStateMachine):
         if not self.started:
             return
         again = AnsweredQueue(self.naive.settings, self, now_ms=self.now_ms)
-        again.begin_load()
+        again.recovery.begin_load()
         restored = 0
         for fact in self.written:
             if isinstance(fact, Facts):
-                again.apply(fact)
+                again.recovery.apply(fact)
             elif isinstance(fact, LaneSnapshot):
-                again.restore(restored, fact.lane, has_ttl=False, kept_bytes=fact.kept_bytes)
+                again.recovery.restore(
+                    restored, fact.lane, has_ttl=False, kept_bytes=fact.kept_bytes
+                )
                 restored += 1
             elif len(fact) == 2:
-                again.lose(*fact)
+                again.recovery.lose(*fact)
             else:
                 again.published(*fact)
-        again.forget_owners()
+        again.recovery.end_load()
         assert again.delayed == len(self.naive.held(LATER))
         again.awaken(self.now_ms + 1_000)
         expected = [(o.lane, o.offset) for o in self.naive.messages if not o.is_over]

@@ -428,11 +428,11 @@ def test_a_policy_that_shortens_a_long_queue_is_one_fact() -> None:
 
 def test_a_doubt_about_the_newest_messages_of_a_long_queue_costs_no_more() -> None:
     line = long_line(5_000)
-    step = line.doubt(0, 9_000, 9_002)
+    step = line.recovery.doubt(0, 9_000, 9_002)
     assert step.facts[0].delta.runs == (Run(9_001, 9_002, State.AVAILABLE, 1),)
     assert line.lanes[0].cursor.run_count == 0
     again = QueueState(QueueSettings(), now_ms=0)
-    again.restore(0, line.lanes[0].state(), has_ttl=False)
+    again.recovery.restore(0, line.lanes[0].state(), has_ttl=False)
     for one in (line, again):
         one.consume(Consumer(owner="r/1", channel="r", tag="r", no_ack=True), 0)
         handouts = one.deliver(0).handouts
@@ -444,7 +444,7 @@ def test_a_snapshot_tells_only_so_many_gaps_and_ends_there() -> None:
     line = long_line(10_000)
     state = line.lanes[0].state(gaps_max=5_000)
     again = QueueState(QueueSettings(), now_ms=0)
-    again.restore(0, state, has_ttl=False)
+    again.recovery.restore(0, state, has_ttl=False)
     assert again.ready == again.lanes[0].end // 2 < 5_000
     assert len(state.gaps.data) <= 2 * 5_000
     for number in range(again.ready, 10_000):

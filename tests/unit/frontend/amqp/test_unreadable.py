@@ -594,10 +594,10 @@ def test_an_unknown_size_is_read_alone_when_it_can_be(monkeypatch: pytest.Monkey
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
             await asyncio.sleep(60)
             line = hosted(amqp.frontend).line
-            assert not line.knows_sizes
+            assert not line.sizes.is_certain
             await come_to_see(storage)
             await asyncio.sleep(LONG_S)
-            assert line.knows_sizes
+            assert line.sizes.is_certain
             assert line.ready_bytes == sum(map(len, BODIES[1:]))
             # What was known of all the others stays known.
             assert not counted

@@ -137,12 +137,12 @@ class LocalQueue:
 
     def load(self) -> None:
         """Read the log: what messages there are, and what became of them. Raises what the log does."""
-        self.line.begin_load()
+        self.line.recovery.begin_load()
         for number, lane in enumerate(self._lanes):
             lane.load(Loading(self, number))
             lane.partition.watchers[self] = None
-            self.line.doubt(number, 0, lane.doubtful_below)
-        self.line.forget_owners()
+            self.line.recovery.doubt(number, 0, lane.doubtful_below)
+        self.line.recovery.end_load()
         self.decisions.learn_sizes(self.line)
         if self.line.settings.is_delayed:
             DelayedMessages(self._queues, self).start()

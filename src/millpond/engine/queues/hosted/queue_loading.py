@@ -22,7 +22,7 @@ class Loading:
 
     def on_snapshot(self, snapshot: LaneSnapshot) -> None:
         self._store.has_ttl = self._store.has_ttl or snapshot.has_ttl
-        self._line.restore(
+        self._line.recovery.restore(
             self._number,
             snapshot.lane,
             has_ttl=snapshot.has_ttl,
@@ -40,11 +40,11 @@ class Loading:
         # Nor is what lies between the last message and the damage a message: facts do.
         known = self._line.lanes[self._number].end
         over = Run(min(first, known), next_, State.ARCHIVED)
-        self._line.apply(Facts(self._number, Delta(runs=(over,))))
+        self._line.recovery.apply(Facts(self._number, Delta(runs=(over,))))
         why = f"offsets {first} to {next_ - 1} cannot be read"
         self._queue.count_lost(next_ - first, why, at_most=True)
 
     def on_facts(self, facts: LogFacts) -> None:
         self._store.has_ttl = self._store.has_ttl or facts.has_ttl
         if facts.runs:
-            self._line.apply(Facts(self._number, Delta(runs=facts.runs)))
+            self._line.recovery.apply(Facts(self._number, Delta(runs=facts.runs)))

@@ -205,7 +205,7 @@ class Turn:
             again, self._repeated = self._repeated, []
             for lane_, first, next_ in again:
                 if next_ <= self.state.lanes[lane_].end:
-                    self.follow(self.state.doubt(lane_, first, next_))
+                    self.follow(self.state.recovery.doubt(lane_, first, next_))
                 else:
                     self._repeated.append((lane_, first, next_))
 
@@ -217,14 +217,14 @@ class Turn:
     def _note_loss(self, number: int, lane: QueueLog) -> None:
         start = lane.partition.log.start_offset
         if start > self.state.lanes[number].cursor.start:
-            lost = self.state.lose(number, start)
+            lost = self.state.recovery.lose(number, start)
             lane.skip_to(start)
             topic = lane.partition.topic
             self._count_lost(lost, f"its topic {topic} was cut to offset {start} from outside")
 
     def _give_up_damaged(self, number: int, lane: QueueLog) -> None:
         damaged, lane.reader.damaged = lane.reader.damaged, []
-        lost, step = self.state.lose_unreadable(number, damaged)
+        lost, step = self.state.recovery.lose_unreadable(number, damaged)
         self.follow(step)
         self._count_lost(lost, f"offsets {damaged[0][0]} to {damaged[-1][1] - 1} cannot be read")
 
@@ -272,7 +272,7 @@ class Turn:
 
     def _cut(self) -> None:
         """Let the log lose what is over, and has left for consumers that need not acknowledge it."""
-        if not self.state.knows_sizes:
+        if not self.state.sizes.is_certain:
             return  # The sizes of messages that are over are still to be read.
         self._handouts.forget_served(self._queue)
         for number, (lane, place) in enumerate(zip(self._lanes, self.state.lanes, strict=True)):
