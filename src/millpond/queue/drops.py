@@ -59,7 +59,7 @@ class Drops:
         for run in delta.runs:
             self.left(number, run.first, run.next)
             dead_letters.append(DeadLetter(number, run.first, run.next, reason))
-        return Step(facts=(Facts(number, delta),), letters=self._wanted(tuple(dead_letters)))
+        return Step(facts=(Facts(number, delta),), dead_letters=self._wanted(tuple(dead_letters)))
 
     def over(self, number: int, lane: Lane, outcome: Outcome, reason: DeathReason) -> Step:
         """What consumers decided of messages of a lane."""
@@ -67,7 +67,7 @@ class Drops:
             DeadLetter(number, one.first, one.next, reason) for one in outcome.dead_letters
         )
         facts = (Facts(number, lane.decided(outcome)),) if outcome.delta.runs else ()
-        return Step(facts=facts, letters=self._wanted(dead_letters), refused=outcome.refused)
+        return Step(facts=facts, dead_letters=self._wanted(dead_letters), refused=outcome.refused)
 
     def back(
         self, number: int, lane: Lane, outcome: Outcome, later: Callable[[Run], int | None]

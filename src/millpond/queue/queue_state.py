@@ -7,8 +7,8 @@ knowledge returns a step with ``needs``, and the host learns that and makes the 
 (``known.py``). ``deliver``, ``get``, ``expire`` and ``drop_excess`` are such decisions. What they decide does
 not depend on how much was known before, nor on the order and the portions in which the answers come.
 
-A verb changes the state and returns a ``Step``: ``facts`` are to be written to the queue's log, ``letters``
-are to be published as dead letters *before* the facts are written. That a message was delivered is not a
+A verb changes the state and returns a ``Step``: ``facts`` are to be written to the queue's log,
+``dead_letters`` are to be forwarded *before* the facts are written. That a message was delivered is not a
 fact that must be written; written or not, after a restart (``Recovery.end_load``) it is ready again, in its
 place. Deciding and applying are one here because a message delivered twice is worse than a fact that was
 never written.
@@ -46,7 +46,7 @@ from millpond.queue.steps import (
     joined_steps,
 )
 
-DROP_HEAD, REJECT, REJECT_TO_LETTERS = "drop-head", "reject-publish", "reject-publish-dlx"
+DROP_HEAD, REJECT, REJECT_TO_DEAD_LETTERS = "drop-head", "reject-publish", "reject-publish-dlx"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Admission:
     """How many of the coming messages are kept. The rest is refused, and dead-lettered if wanted."""
 
     admitted: int
-    to_letters: bool = field(default=False)
+    to_dead_letters: bool = field(default=False)
 
 
 class QueueState:
@@ -179,7 +179,9 @@ class QueueState:
                 if free < 0:
                     admitted = number
                     break
-        return Admission(admitted=admitted, to_letters=settings.overflow == REJECT_TO_LETTERS)
+        return Admission(
+            admitted=admitted, to_dead_letters=settings.overflow == REJECT_TO_DEAD_LETTERS
+        )
 
     def published(
         self,

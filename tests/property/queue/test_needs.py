@@ -108,7 +108,7 @@ class Log:
             self.happened += [
                 (lane, offset, *run[2:]) for run in delta.runs for offset in range(*run[:2])
             ]
-        for lane, first, next_, reason in step.letters:
+        for lane, first, next_, reason in step.dead_letters:
             self.happened += [(lane, offset, reason) for offset in range(first, next_)]
         for consumer, lane, first, next_, deliveries in step.handouts:
             self.happened += [

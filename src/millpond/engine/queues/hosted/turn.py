@@ -236,7 +236,7 @@ class Turn:
 
     def note(self, step: Step) -> None:
         """Carry out a step but for what it hands out."""
-        withheld = self._outbox.take(step.letters, self.state.settings.dead_letter_strategy)
+        withheld = self._outbox.take(step.dead_letters, self.state.settings.dead_letter_strategy)
         for fact in step.facts:
             self._lanes[fact.lane].facts += [
                 run for run in fact.delta.runs if (fact.lane, run.first) not in withheld
@@ -261,11 +261,11 @@ class Turn:
         self._cut()
 
     def _write_snapshot(self, number: int) -> None:
-        lane, line = self._lanes[number], self.state
-        state = line.lanes[number].state()
-        kept_bytes = self._decisions.kept_bytes(line, number)
+        lane, target = self._lanes[number], self.state.lanes[number]
+        state = target.state()
+        kept_bytes = self._decisions.kept_bytes(self.state, number)
         snapshot = LaneSnapshot(lane.taken, state, self._store.has_ttl, kept_bytes)
-        if state.end < line.lanes[number].end:
+        if state.end < target.end:
             # Not all of it could be told: the rest is to be read, and its size with it.
             snapshot = snapshot._replace(taken=state.end, kept_bytes=None)
         lane.write_snapshot(snapshot)
