@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from millpond.base import patterns
 from millpond.base.errors import MillpondError, NotCoordinator
 from millpond.engine.coordinators.durable import Durable
 from millpond.engine.coordinators.group_context import settings_reader, topic_view
@@ -21,7 +22,6 @@ from millpond.engine.coordinators.services import CoordinatorServices
 from millpond.engine.coordinators.shard_host import ShardHost, Written
 from millpond.engine.coordinators.shards import Shard
 from millpond.engine.runtime.worker import Worker
-from millpond.group import pattern
 from millpond.group.classic.records import GroupStored
 from millpond.group.consumer.messages import ResolvePatterns
 from millpond.group.coordinator import GroupCoordinator
@@ -215,8 +215,8 @@ class GroupHost:
         else:
             durable = self.shards.settled(shard)
         self.parked.answer_when(durable, out)
-        for group_id, patterns in out.patterns:
-            self._services.runtime.tasks.spawn(self._resolve(group_id, patterns), name="patterns")
+        for group_id, wanted in out.patterns:
+            self._services.runtime.tasks.spawn(self._resolve(group_id, wanted), name="patterns")
         return durable
 
     def _store_failed(
@@ -265,11 +265,11 @@ class GroupHost:
     def _topic_view(self) -> TopicView:
         return topic_view(self._services, self._topics_created)
 
-    async def _resolve(self, group_id: str, patterns: frozenset[str]) -> None:
+    async def _resolve(self, group_id: str, wanted: frozenset[str]) -> None:
         """Match patterns against the names of all topics, on a thread: there may be many."""
         topics, now_ms = self._topic_view(), self._services.runtime.clock.now_ms()
         names = tuple(topics.names)
-        found = await self._resolver.run(lambda: pattern.resolve(patterns, names))
+        found = await self._resolver.run(lambda: patterns.resolve(wanted, names))
         command = ResolvePatterns(
             group_id=group_id, found=found, version=topics.version, resolved_at_ms=now_ms
         )

@@ -56,6 +56,7 @@ from millpond.wire.amqp.methods import (
 from millpond.wire.amqp.order import State
 from millpond.wire.amqp.server import ServerConnection
 from millpond.wire.amqp.violations import ReplyCode, Violation
+from millpond.wire.shape import received
 
 if TYPE_CHECKING:
     from millpond.frontend.amqp.frontend import AmqpFrontend
@@ -163,7 +164,7 @@ class AmqpSession:
             return 0
         self._liveness.received()
         self.received_bytes += len(data)
-        events = self.wire.receive_data(data)
+        events = received(self.wire, data)
         self._events += events
         self.is_awaited = any(map(self._is_awaited, events))
         self._run()
@@ -253,7 +254,7 @@ class AmqpSession:
         if self.frontend.queues.broker.owned_by(self.name):
             self.frontend.queues.soon(LoseConnection(connection=self.name))
 
-    def say_goodbye(self) -> None:
+    def send_close(self) -> None:
         """The broker stops."""
         if self.wire.is_over:
             return
@@ -389,7 +390,7 @@ class AmqpSession:
 
     def read_on(self) -> None:
         """What came before its time is read now."""
-        self._events += self.wire.receive_data(b"")
+        self._events += received(self.wire, b"")
 
     def _fail(
         self, error: errors.MillpondError, number: int, method: Method | type[Method] | None
