@@ -23,9 +23,17 @@ CLEAN = (
     "src/millpond/cli",
     "src/millpond/client",
     "src/millpond/cursor",
+<<<<<<< HEAD
     "src/millpond/frontend/kafka",
+=======
+    "src/millpond/engine/forwarding",
+    "src/millpond/engine/queues",
+>>>>>>> wt-queues
     "src/millpond/log",
+    "src/millpond/message",
     "src/millpond/peer",
+    "src/millpond/queue",
+    "src/millpond/rabbit",
     "src/millpond/raft",
     "src/millpond/record",
     "src/millpond/replication",
