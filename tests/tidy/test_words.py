@@ -22,6 +22,8 @@ CLEAN = (
     "src/millpond/base",
     "src/millpond/client",
     "src/millpond/cursor",
+    "src/millpond/engine/coordinators",
+    "src/millpond/group",
     "src/millpond/log",
     "src/millpond/raft",
     "src/millpond/record",

@@ -1,7 +1,7 @@
 """Wakes groups in time: the deadlines of all of them share one heap and one timer of the loop.
 
-A session that is extended costs an assignment, not a timer: a group that is woken early looks, and says anew
-when it wants to be woken.
+Extending a session costs an assignment, not a timer: a group that is woken early checks its deadlines and
+sets the next one.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from millpond.group.messages import NEVER_MS
 
 log = logging.getLogger(__name__)
 
-# Groups whose offsets are looked at before others get their turn.
+# Groups whose offsets are checked before other tasks get their turn.
 _EXPIRED_A_TURN = 100
 
 
 class GroupDeadlines:
-    """When each group wants to be woken; ``wake`` is called with its name then."""
+    """The next deadline of each group; ``wake`` is called with the group id when it is due."""
 
     def __init__(self, services: CoordinatorServices, wake: Callable[[str], None]) -> None:
         self._services = services
         self._wake = wake
-        # (when, group), earliest first; entries whose group has since moved on are skipped.
+        # (deadline, group), earliest first; entries that are not in ``_wakes`` any more are skipped.
         self._deadlines: list[tuple[int, str]] = []
         self._wakes: dict[str, int] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -33,13 +33,13 @@ class GroupDeadlines:
         self._running = True
 
     def stop(self) -> None:
-        """Nobody is woken any more."""
+        """Wake no group any more."""
         self._running = False
         if self._timer is not None:
             self._timer.cancel()
 
     def watch(self, group_id: str, due_ms: int) -> None:
-        """See to it that the group is woken by then."""
+        """Wake the group at this time, or at its earlier deadline."""
         if due_ms >= self._wakes.get(group_id, NEVER_MS):
             return
         self._wakes[group_id] = due_ms
@@ -65,7 +65,7 @@ class GroupDeadlines:
             while self._deadlines and self._deadlines[0][0] <= now_ms:
                 due_ms, group_id = heappop(self._deadlines)
                 if self._wakes.get(group_id) != due_ms:
-                    continue  # it was given an earlier time, and has had it
+                    continue  # an earlier deadline replaced it
                 del self._wakes[group_id]
                 self._wake(group_id)
         finally:
@@ -73,7 +73,7 @@ class GroupDeadlines:
 
 
 class OffsetExpiry:
-    """Now and then every group is looked at for positions that nobody has needed for long."""
+    """Deletes committed offsets past their retention, group by group, at an interval."""
 
     def __init__(
         self,
@@ -87,13 +87,13 @@ class OffsetExpiry:
         self._timer: asyncio.TimerHandle | None = None
 
     def plan(self) -> None:
-        """Look again after the interval."""
+        """Start the timer of the next check."""
         interval_ms = self._services.settings.get("offsets.retention.check.interval.ms")
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(interval_ms / 1000, self._begin)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
 
