@@ -17,16 +17,16 @@ from millpond.engine.api import BrokerEndpoint, CreateTopic
 from millpond.engine.node.node import Node
 from millpond.engine.runtime.threads import Threads
 from millpond.frontend.kafka.frontend import KafkaFrontend
-from millpond.frontend.kafka.peers.proof import (
+from millpond.log.log_dir import LogDir
+from millpond.log.log_dirs import LogDirs
+from millpond.metadata.configs import BrokerConfig, Value, broker_config_def
+from millpond.peer.proof import (
     MECHANISM,
     NONCE_BYTES,
     Asking,
     ClusterSecret,
     Destination,
 )
-from millpond.log.log_dir import LogDir
-from millpond.log.log_dirs import LogDirs
-from millpond.metadata.configs import BrokerConfig, Value, broker_config_def
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
 from millpond.record.records import Record, decode_batch

@@ -17,7 +17,6 @@ from millpond.engine.api import BrokerEndpoint, Partition
 from millpond.engine.node.node import Node
 from millpond.engine.peers import AlterInSync, InSyncResult, PeerRequest
 from millpond.frontend.kafka.frontend import KafkaFrontend
-from millpond.frontend.kafka.peers.table import CALLS
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig, broker_config_def
@@ -31,6 +30,7 @@ from millpond.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from millpond.peer.table import CALLS
 from millpond.raft.messages import Answer, Request
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from millpond.frontend.kafka.peers.proof import (
+from millpond.peer.proof import (
     MECHANISM,
     NONCE_BYTES,
     Asking,

@@ -25,6 +25,7 @@ CLEAN = (
     "src/millpond/engine/coordinators",
     "src/millpond/group",
     "src/millpond/log",
+    "src/millpond/peer",
     "src/millpond/raft",
     "src/millpond/record",
     "src/millpond/replication",

@@ -20,7 +20,6 @@ from millpond.base import limits
 from millpond.base.errors import (
     BrokerRefusal,
     MillpondError,
-    NotController,
     NotLeader,
     PeerUnreachable,
     ShuttingDown,
@@ -29,12 +28,12 @@ from millpond.base.errors import (
     UnsupportedVersion,
 )
 from millpond.base.ids import LeaderEpoch, NodeId
-from millpond.engine.peers import DecideOnQueues, PassReply
 from millpond.engine.queues.dead_letters import bury
 from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.hosted.remote_clients import RemoteClients
 from millpond.engine.queues.hosted.retries import Retries
 from millpond.engine.queues.hosted.stream_queue import StreamQueue
+from millpond.engine.queues.peer_requests import PassReply
 from millpond.engine.queues.queue_controller import QueueController, check_led_together, lives_in
 from millpond.engine.queues.queue_handle import QueueHandle
 from millpond.engine.queues.remote.queue_link import QueueLink
@@ -175,24 +174,12 @@ class Queues:
 
     async def ask(self, command: Command) -> Decision:
         """Carry out a command. Returns when it is agreed and known here; raises a ``BrokerRefusal``."""
-        try:
-            decision = await self._controller.carry_out(
-                command, node=self.node_id, life=self._controller.life
-            )
-        except NotController:
-            decision = await self._ask_controller(command)
+        decision = await self.engine.commands.submit(self._controller, command)
         queue = decision.queue
         if queue is None:
             return decision
         known = self.broker.rooms(queue.vhost).queues.get(queue.name, queue)
         return replace(decision, queue=known)
-
-    async def _ask_controller(self, command: Command) -> Decision:
-        answer = await self.engine.controller_link.call(
-            DecideOnQueues(node_id=self.node_id, life=self._controller.life, command=command)
-        )
-        await self.engine.metadata.quorum.applied_beyond(answer.offset)
-        return Decision(queue=answer.queue)
 
     def _apply(self, fact: Fact) -> None:
         if isinstance(fact, QueueDeleted):

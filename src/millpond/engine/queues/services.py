@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from millpond.engine.cluster.controller_link import ControllerLink
+from millpond.engine.cluster.commands import ControllerCommands
 from millpond.engine.cluster.membership import Membership
 from millpond.engine.cluster.metadata_view import MetadataView
 from millpond.engine.cluster.node_info import NodeInfo
@@ -24,7 +24,7 @@ class QueueServices(Protocol):
     settings: NodeSettings
     membership: Membership
     topic_admin: TopicAdmin
-    controller_link: ControllerLink
+    commands: ControllerCommands
     flusher: Flusher
     partitions: Partitions
     repairs: Repairs

@@ -4,9 +4,9 @@ import asyncio
 
 from millpond.base.errors import NotCoordinator
 from millpond.engine.api.groups import ErrorClass
-from millpond.frontend.kafka.errors import CODES
 from millpond.frontend.kafka.handler import Context, Deferred, Payload, Result
 from millpond.wire.kafka.api import ErrorCode
+from millpond.wire.kafka.error_codes import CODES
 
 # Kafka's AclOperation numbers of what can be done to a group, as bits.
 GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterable
 
 from millpond.base.errors import MillpondError, NotCoordinator
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Deferred, Payload
 from millpond.wire.kafka.api import ErrorCode
+from millpond.wire.kafka.error_codes import code_of
 
 
 def fenced_code(error: MillpondError, *, version: int, fenced_from: int) -> ErrorCode:

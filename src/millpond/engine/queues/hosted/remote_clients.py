@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from millpond.base import limits
 from millpond.base.errors import InvalidRequest, MessageLost, MillpondError
 from millpond.base.ids import NodeId
-from millpond.engine.peers import CollectEvents, SendQueueRequests
 from millpond.engine.queues.hosted.local_queue import LocalQueue
+from millpond.engine.queues.peer_requests import CollectEvents, SendQueueRequests
 from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle, when_all
 from millpond.engine.queues.remote.host_route import Relay
 from millpond.engine.queues.remote.queue_messages import (
@@ -402,7 +402,7 @@ class RemoteClients:
                 f"wishes {guest.next_number} of node {request.node_id} are missing"
             )
         guest.next_number += 1
-        for wish in request.wishes:
+        for wish in request.requests:
             guest.take(wish)
 
     async def _on_collect(self, request: CollectEvents) -> tuple[QueueEvent, ...]:

@@ -13,15 +13,15 @@ from millpond.base import limits
 from millpond.base.errors import CorruptLog, MillpondError
 from millpond.engine.api import Partition, ReadWaiter, divergence
 from millpond.frontend.kafka.convert import leader_hint, node_endpoints
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.fetch_sessions import INITIAL_EPOCH, NO_SESSION, Turn
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload, Result
-from millpond.frontend.kafka.peers import replica_fetch
 from millpond.frontend.kafka.quorum import answer_quorum, is_metadata
 from millpond.frontend.kafka.slices import SLICE, exhausted, is_large
 from millpond.frontend.kafka.throttling import fetch_bytes_max, fetch_wait_ms
+from millpond.peer import replica_fetch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.fetch import (
     FetchedPartition,
     FetchedTopic,
@@ -40,7 +40,7 @@ def handle(context: Context, request: Request) -> Result:
         context.check_node(_BY_REPLICA)
         if fetch.topics and is_metadata(*fetch.topics[0][:2]):
             return asyncio.ensure_future(answer_quorum(context, request))
-        return replica_fetch.answer(context, request, fetch)
+        return replica_fetch.answer(context.engine.peer_handlers, fetch, request.api_version)
     turn = context.frontend.fetch_sessions.begin(fetch, request.api_version)
     if turn.error:
         return encode_fetch_response((), request.api_version, error_code=turn.error)
@@ -55,7 +55,7 @@ async def _in_slices(context: Context, request: Request) -> Payload:
     fetch = await asyncio.to_thread(decode_fetch, request.body, version)
     if fetch.replica_id >= 0:
         context.check_node(_BY_REPLICA)
-        return await replica_fetch.answer(context, request, fetch)
+        return await replica_fetch.answer(context.engine.peer_handlers, fetch, request.api_version)
     if request.size > _SESSION_REQUEST_BYTES_MAX and fetch.session_epoch <= INITIAL_EPOCH:
         turn = Turn(fetch.topics)
     else:

@@ -2,7 +2,6 @@
 
 import asyncio
 
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import when_durable
 from millpond.frontend.kafka.handler import (
     Context,
@@ -16,6 +15,7 @@ from millpond.frontend.kafka.share import acknowledge, member_key
 from millpond.frontend.kafka.share_sessions import FINAL_EPOCH
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.share_acknowledge import (
     PartitionData,
     ShareAcknowledgeRequest,

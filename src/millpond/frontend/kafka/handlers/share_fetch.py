@@ -11,7 +11,6 @@ from uuid import UUID
 from millpond.base import limits
 from millpond.base.errors import InvalidRequest, MillpondError, NotCoordinator
 from millpond.engine.api.share import HandedOut, ShareWaiter
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import (
     Context,
     Deferred,
@@ -26,6 +25,7 @@ from millpond.frontend.kafka.share import acknowledge, member_key, watch_connect
 from millpond.frontend.kafka.share_sessions import FINAL_EPOCH, Place
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.share_fetch import (
     AcquiredRecords,
     PartitionData,
