@@ -1,8 +1,8 @@
 """DeleteRecords among several replicas: it is done when every replica that is up has moved its log's start.
 
 A follower hears of its leader's start with an answer and says its own with the next fetch. The lowest start
-of the leader and of all followers on nodes that are up is the *low watermark*: whoever of them leads next,
-nothing below it comes back. Nodes that are down do not count; they move their start when they follow again.
+of the leader and of all followers on nodes that are up is the *low watermark*: no record below it comes back,
+whichever of them leads next. Nodes that are down do not count; they move their start when they follow again.
 """
 
 import asyncio

@@ -2,8 +2,8 @@
 
 A write or a sync that fails takes its log directory offline at once. The log that met it refuses everything
 until it has been restored (``log/restore.py``), so no batch is appended behind one that is missing. The node
-tells the controller with its next heartbeat, which goes out at once: others lead what lay in that directory,
-and nobody waits for its followers. Other directories serve on.
+tells the controller with its next heartbeat, which it sends at once: other nodes lead the partitions of that
+directory, and their leaders do not wait for its followers. Other directories serve on.
 
 The node as a whole is offline, and asks to be fenced, when none of its directories takes writes, or when the
 one with the metadata log does not. As a voter it does not stand for election then and lets another lead; if

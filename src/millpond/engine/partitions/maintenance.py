@@ -1,5 +1,4 @@
-"""What the broker does when nobody asks: retention, rolling, flushing by age, compaction,
-checkpoints, purging.
+"""The periodic work of a broker: retention, rolling, flushing by age, compaction, checkpoints, purging.
 
 Two tasks wake once a second and run the duties that are due by the (injected) clock: one compacts, which
 may take hours, the other does the rest meanwhile. A duty that walks over all partitions lets the loop

@@ -1,12 +1,12 @@
-"""Damage is repaired from other replicas, by itself.
+"""Repairs damaged records from other replicas, without an operator.
 
-Whoever meets bytes that are not what was written (a reader, a follower's fetch, the look after a crash) notes
-the damage, and from then on nobody is given them. Here the damaged ranges are asked for at other replicas,
-those in sync first, and the segment is written anew with what they have (``log/repair.py``). Only what is
-committed is asked for, and only what was written in the same epoch is taken, so it does not matter whom.
+A read that meets damaged bytes (of a consumer, of a follower's fetch, of the recovery after a crash) notes
+the damage, and from then on the bytes are not served. The damaged ranges are fetched from other replicas,
+those in sync first, and the segment is rewritten with them (``log/repair.py``). Only committed records are
+asked for, and only records of the same epoch are taken, so any replica will do.
 
-What nobody can be asked for now is tried again, later each time. What all others have answered that they do
-not have either is lost: ``may_come_back`` says no, and whoever has waited goes on without it.
+Ranges for which no replica can be reached now are tried again, later each time. Ranges that no other replica
+has are lost: ``may_come_back`` returns false, and readers that waited go on without them.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ _HAS_NOT = (CorruptBatch, CorruptLog, OffsetOutOfRange, StorageFailure)
 
 
 class _Trouble:
-    """A log that could not be repaired at once, or about which somebody complains without a reason."""
+    """A log that could not be repaired at once, or whose reported damage was not found."""
 
     __slots__ = ("pause", "refused", "times_sound")
 
@@ -182,7 +182,7 @@ class Repairs:
         elif is_better:
             self._forget(key)
         else:
-            # Whoever complained will again: all of it need not be looked at each time.
+            # The reader will report it again: the whole log need not be checked each time.
             self._log_dirs.damaged.discard(key)
             trouble = self._trouble(key)
             trouble.times_sound += 1
@@ -273,7 +273,7 @@ class Repairs:
     def _on_refused(
         self, key: TopicPartition, damage: Damage, answers: Mapping[NodeId, MillpondError]
     ) -> None:
-        """Nobody gave a damaged range."""
+        """Note that no replica gave a damaged range."""
         trouble = self._trouble(key)
         offsets = range(damage.first_offset, damage.next_offset)
         if all(isinstance(answer, _HAS_NOT) for answer in answers.values()):
@@ -348,6 +348,6 @@ class _Refused(Exception):
 
 
 def _others(partition: Partition) -> list[NodeId]:
-    """Whom to ask: the leader first, then who is in sync, then everybody else."""
+    """Return the replicas to ask: the leader first, then those in sync, then the others."""
     order = [partition.leader, *partition.isr, *partition.replicas]
     return [node for node in dict.fromkeys(order) if node >= 0 and node != partition.node_id]

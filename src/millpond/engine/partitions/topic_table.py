@@ -1,12 +1,11 @@
-"""Topics as this node sees them: which partitions it has a replica of, and keeping directories in step with
-the metadata.
+"""The topics of this node: the partitions that it has a replica of, with directories as the metadata say.
 
-The metadata says what should exist and where; the log directories hold what does. Facts come first and
-directories follow, so a crash in between leaves a topic without directories (made again at the next
-start) or directories of a topic that was removed (deleted at the next start). A directory that no fact
-speaks of is nobody's to delete: it is kept under another name and reported. A directory that cannot be made
-or opened now, because the disk is full or cannot be read, is tried again from time to time; one that is to be
-made also when a client asks for the partition.
+The metadata say which partitions should exist and where; the log directories hold those that do. Metadata
+come first and directories follow, so a crash in between leaves a topic without directories (made again at the
+next start) or directories of a topic that was removed (deleted at the next start). A directory that no record
+names is not deleted: it is kept under another name and reported. A directory that cannot be made or opened
+now, because the disk is full or cannot be read, is tried again from time to time; one that is to be made also
+when a client asks for the partition.
 
 Who leads and who follows is a part of the metadata too: ``on_change`` is told of each replica whose role is
 another one now.
@@ -110,7 +109,10 @@ class TopicTable:
         return partition
 
     def replica(self, topic: str, index: int) -> Partition:
-        """The replica here, whoever leads. Raises ``UnknownTopic``, ``NotLeader``, ``StorageFailure``."""
+        """Return this node's replica, leading or not.
+
+        Raises ``UnknownTopic``, ``NotLeader``, ``StorageFailure``.
+        """
         found = self._by_name.get(topic)
         if found is None or not 0 <= index < len(found.partitions):
             raise UnknownTopic(f"there is no partition {topic}-{index}")

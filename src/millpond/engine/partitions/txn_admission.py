@@ -167,7 +167,7 @@ class Admission:
 
 
 def without_pass(write: Write) -> MillpondError:
-    """Why a write is refused that nobody asked for, or whose transaction has just ended. Tried again."""
+    """Return the retriable error for a write without admission, or whose transaction has just ended."""
     return NotEnoughReplicas(
         f"producer {write.producer_id} epoch {write.producer_epoch}: partition {write.place[0]}-"
         f"{write.place[1]} is not known to be part of its transaction now; try again"
@@ -199,7 +199,7 @@ def refusal_of_commit(error: MillpondError, producer: ProducerAbilities) -> Mill
         case TransactionAbortable() if not producer.knows_abortable:
             return InvalidTransactionState(str(error))
         case PeerUnreachable():
-            # The group's coordinator is the right one: it is asked again, and nobody else is looked for.
+            # The client asks the same group coordinator again instead of looking for another one.
             return CoordinatorLoadInProgress(str(error))
         case _:
             return error

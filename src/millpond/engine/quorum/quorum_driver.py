@@ -66,13 +66,13 @@ _NEVER_MS = 2**40
 
 
 class Waiting:
-    """Who waits for something to happen, told in the order of coming."""
+    """Tasks that wait for an event, woken in order of arrival."""
 
     def __init__(self) -> None:
         self._futures: dict[asyncio.Future[None], None] = {}
 
     async def next(self, timeout_s: float | None = None) -> None:
-        """Wait until it happens, or for so long."""
+        """Wait until the event, or for so long."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._futures[future] = None
         try:
@@ -81,14 +81,14 @@ class Waiting:
             self._futures.pop(future, None)
 
     def wake(self) -> None:
-        """It has happened."""
+        """Wake all waiting tasks."""
         for future in tuple(self._futures):
             if not future.done():
                 future.set_result(None)
 
 
 class Consequences(Protocol):
-    """What becomes of what the replica says."""
+    """The owner of a driver: carries out the replica's effects."""
 
     def carry_out(self, effect: Effect) -> None:
         """Do what it asks for; requests to peers are not among that.
@@ -106,7 +106,7 @@ class Consequences(Protocol):
         ...
 
     def on_failed(self, reason: str) -> None:
-        """This replica takes part no longer."""
+        """The replica does not take part any more."""
         ...
 
     def on_suspended(self, reason: str) -> None:
@@ -130,12 +130,12 @@ class _Flushing:
         self._driver.step_quietly(lambda replica, now_ms: replica.on_durable(now_ms))
 
     def on_flush_failed(self, error: MillpondError) -> None:
-        # Nobody knows what the disk still holds: this replica must not claim or lead anything.
+        # What the disk still holds is unknown: this replica must not claim records or lead.
         self._driver.suspend(f"metadata were not made durable ({error})")
 
 
 class QuorumDriver:
-    """One replica at work, from ``start`` to ``stop``."""
+    """Drives one replica, from ``start`` to ``stop``."""
 
     def __init__(
         self,
@@ -182,12 +182,12 @@ class QuorumDriver:
         self._timer_at_ms = -1
         # When a step that failed is followed by a tick, unless one comes before.
         self._again_ms: int | None = None
-        # What this process slept through, and until when the replica was told of it.
+        # The times in which this process was stalled, and until when the replica was told of them.
         self._stalls = stalls
         self._excused_ms = clock.monotonic_ms()
 
     def start(self, replica: Replica) -> None:
-        """Drive this one from now on."""
+        """Begin to drive a replica."""
         self.started = replica
 
     async def stop(self) -> None:
@@ -198,7 +198,7 @@ class QuorumDriver:
         self.news.wake()
 
     def halt(self) -> None:
-        """Do nothing more, and say nothing."""
+        """Stop at once, without a message to the other replicas."""
         self.is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -239,7 +239,7 @@ class QuorumDriver:
             self._schedule()
 
     def step_quietly(self, act: Callable[[Replica, int], list[Effect]]) -> None:
-        """A step that nobody waits for: what goes wrong is said, and tried again a little later."""
+        """Run a step that no caller waits for: a failure is logged, and the step is tried again later."""
         if self.is_stopped or self.failure is not None:
             return
         try:

@@ -6,8 +6,8 @@ asked: if the partition got another leader or another epoch meanwhile, it is dro
 go on (the leader does not know yet that it leads, the disk is full) is left out for a while, longer each
 time; a leader that cannot be reached is left alone likewise.
 
-A full answer may not always serve the same partitions: who got records goes to the end of the line. What is
-said to the leader is what has changed since it was last told (``replication/fetch_session.py``).
+A full answer may not always serve the same partitions: a partition that got records goes to the end of the
+queue. The leader is sent only what has changed since the last request (``replication/fetch_session.py``).
 """
 
 import asyncio
@@ -66,42 +66,44 @@ class Fetchers:
 
     def __init__(self, parts: FetcherParts, quota: ReplicationQuota) -> None:
         self._parts = parts
-        self._lines: dict[NodeId, _Fetcher] = {}
+        self._fetchers: dict[NodeId, _Fetcher] = {}
         self._quota = quota
 
     def follow(self, partition: Partition) -> None:
-        """Ask the partition's leader for what it has, from now on; nobody if nobody leads."""
+        """Begin to fetch from the partition's leader, if it has one."""
         self.leave(partition)
         leader = partition.leader
         if leader < 0 or self._parts.peers is None:
             return
-        line = self._lines.get(leader)
-        if line is None:
-            line = self._lines[leader] = _Fetcher(self._parts, leader, self._quota)
-        line.add(partition)
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = _Fetcher(self._parts, leader, self._quota)
+        fetcher.add(partition)
 
     def leave(self, partition: Partition) -> None:
         """Do not follow it any more."""
-        for line in self._lines.values():
-            line.remove(partition)
+        for fetcher in self._fetchers.values():
+            fetcher.remove(partition)
 
     def on_start_moved(self, partition: Partition) -> None:
         """The log of a partition that may be followed here begins elsewhere now."""
-        line = self._lines.get(partition.leader)
-        if line is not None:
-            line.on_start_moved(partition)
+        fetcher = self._fetchers.get(partition.leader)
+        if fetcher is not None:
+            fetcher.on_start_moved(partition)
 
     def silent_leaders(self) -> tuple[NodeId, ...]:
         """Leaders that have left fetches of this node unanswered for too long."""
         now_ms = self._parts.runtime.clock.monotonic_ms()
         return tuple(
-            sorted(node for node, line in self._lines.items() if line.is_unanswered(now_ms))
+            sorted(
+                node for node, fetcher in self._fetchers.items() if fetcher.is_unanswered(now_ms)
+            )
         )
 
     def start(self) -> None:
         """Begin with what is to be followed."""
-        for line in self._lines.values():
-            line.start()
+        for fetcher in self._fetchers.values():
+            fetcher.start()
 
 
 class _Fetcher:

@@ -8,7 +8,7 @@ as in sync by the broker epoch of a fetch, and fetches without news have to tell
 Nothing else here walks over all partitions but the beginning and the end of a session.
 
 A node has one session. It is replaced by the next one that the node begins, and there is none for a node that
-follows nothing here: whoever asks says who it is, and numbers that never come again must not be kept.
+follows nothing here: a request may claim any node id, and ids that never come again must not be kept.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Followed:
         self.position = position
         # What its leader knows of it, since the last fetch that was admitted.
         self.follower: Follower | None = None
-        # Whether its share of the wire is used up, so that nobody need be told that there is more.
+        # Whether its bandwidth is used up, so that waiting fetches need not be woken for more records.
         self.is_held_back = False
 
     def watch(self, partition: Partition) -> None:
@@ -197,7 +197,7 @@ class Sessions:
             self._by_node[request.node_id] = session
 
     def end(self, session: Session) -> None:
-        """The fetch is answered; a session that nobody remembers ends with it."""
+        """End a fetch; a session without an id ends with it."""
         if session.session_id == NO_SESSION:
             session.close()
 

@@ -39,7 +39,7 @@ class ReplicationQuota:
 
     @property
     def is_limited(self) -> bool:
-        """Whether anybody may be held back at all."""
+        """Whether any replica may be throttled."""
         return self._limit < LONG_MAX
 
     def note(self, partition: Partition, size: int) -> None:
@@ -72,7 +72,7 @@ class ReplicationQuota:
 
 @lru_cache(maxsize=256)
 def _replicas(text: str) -> frozenset[tuple[int, NodeId]] | None:
-    """The pairs in "0:1,3:2"; None for all. What cannot be read is nobody."""
+    """Return the pairs in "0:1,3:2"; None for all; none for what cannot be parsed."""
     if text.strip() == "*":
         return None
     pairs = set()

@@ -1,7 +1,7 @@
 """Many deadlines, one heap, one timer of the loop.
 
-Each has a key; setting a later time for a key that will ring earlier does nothing, because whoever is rung
-looks at the clock and sets the next time himself. So a deadline that moves costs nothing.
+Each has a key. Setting a later time for a key that is due earlier does nothing, because the callback checks
+the clock and sets its next deadline itself. So moving a deadline costs nothing.
 """
 
 import asyncio
@@ -10,12 +10,12 @@ from heapq import heappop, heappush
 
 from millpond.base.clock import Clock
 
-# A time that does not come; setting it is not setting anything.
+# A deadline at this time is never due; setting it does nothing.
 NEVER_MS = 2**63 - 1
 
 
 class Deadlines:
-    """Calls, each at its time by the steady clock."""
+    """Callbacks, each due at a time of the steady clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -27,7 +27,7 @@ class Deadlines:
         self._stopped = False
 
     def set(self, due_ms: int, key: object, call: Callable[[], None]) -> None:
-        """Call at a time, unless the same key will be called before it."""
+        """Call at a time, unless the same key is due before it."""
         if self._stopped or due_ms >= self._due.get(key, NEVER_MS):
             return
         self._due[key] = due_ms
@@ -36,7 +36,7 @@ class Deadlines:
         self._set_timer()
 
     def stop(self) -> None:
-        """No more calls."""
+        """Cancel all deadlines."""
         self._stopped = True
         self._heap.clear()
         self._due.clear()
