@@ -40,7 +40,7 @@ from millpond.engine.partitions.read import EARLIEST, LATEST
 from millpond.engine.runtime.deadlines import Deadlines
 from millpond.engine.share.services import ShareServices
 from millpond.engine.share.share_coordinator import ShareCoordinator
-from millpond.engine.share.share_dead_letters import bury
+from millpond.engine.share.share_dead_letters import forward_dead_letters
 from millpond.engine.share.share_remote import RemoteShare, RemoteShares
 from millpond.engine.share.share_settings import ShareView, share_view
 from millpond.engine.share.share_state import SharePartition, ShareWaiter
@@ -410,7 +410,9 @@ class ShareDelivery:
         partition = self._partition_of(one)
         topic = self.settings_of(one.key.group_id).dead_letters
         if partition is not None and topic:
-            bury(self._services, partition, dead_letters, group_id=one.key.group_id, topic=topic)
+            forward_dead_letters(
+                self._services, partition, dead_letters, group_id=one.key.group_id, topic=topic
+            )
 
     # --- time -------------------------------------------------------------------------------------
 
