@@ -97,7 +97,7 @@ class Pace:
             self._bytes, self._ns = size, max(1, ns)
 
     def said_little(self) -> bool:
-        """Note whether a read was small. Return whether this connection sends little."""
+        """Note a small read. Return whether this connection sends little."""
         self._little += 1
         return self._little >= LITTLE_TIMES
 
@@ -118,7 +118,7 @@ class Turns:
         self._is_scheduled = False
         self._has_hopped = False
         self._pieces = 0
-        # The connection that sends little and sent last; the number of pieces then; and the one before it.
+        # The last connection that sends little; the number of pieces when it sent, and when another one did.
         self._last: Speaker | None = None
         self._last_at = self._other_at = -_PIECES_EXPECTED_MAX
         self._short_ns = SHORT_NS

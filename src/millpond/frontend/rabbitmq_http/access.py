@@ -20,7 +20,7 @@ REALM = 'Basic realm="RabbitMQ Management"'
 class Rank(IntEnum):
     """What a user may see of the broker. Policymakers see no more than managers, but set policies."""
 
-    NOBODY = 0
+    NONE = 0
     MANAGEMENT = 1
     POLICYMAKER = 2
     MONITORING = 3
@@ -61,7 +61,7 @@ class Visitor:
     def check(self, rank: Rank) -> None:
         """Raises ``Refused``."""
         for needed in (Rank.MANAGEMENT, rank):
-            if needed is not Rank.NOBODY and not self.has(needed):
+            if needed is not Rank.NONE and not self.has(needed):
                 raise not_authorised(_REFUSALS[needed])
 
 
@@ -127,7 +127,7 @@ def _failed() -> Refused:
 
 
 def visible(broker: Broker, visitor: Visitor) -> Iterator[VirtualHostState]:
-    """The virtual hosts that somebody may look into, by name; who may watch everything sees all of them."""
+    """Yield the virtual hosts that a user may see, by name; a monitoring user sees all of them."""
     for name in sorted(broker.vhosts):
         if visitor.has(Rank.MONITORING) or may_enter(broker, visitor.name, visitor.scopes, name):
             yield broker.vhosts[name]

@@ -1,4 +1,4 @@
-"""What handlers work with: the furniture, the queues behind it, the connections, and the request at hand."""
+"""What handlers use: declarations, queues, connections, and the request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -113,14 +113,14 @@ class HandlerContext:
 class Call:
     """One request of one user, and what its path names."""
 
-    desk: HandlerContext
+    context: HandlerContext
     request: Request
     visitor: Visitor
     place: Mapping[str, str]
 
     @property
     def broker(self) -> Broker:
-        return self.desk.broker
+        return self.context.broker
 
     @property
     def vhost(self) -> str:
@@ -153,7 +153,7 @@ class Call:
             return {"rate": 0.0}
         if len(wanted) < 2 or not all(one.isdecimal() and int(one) for one in wanted):
             raise bad_request("lengths_age and lengths_incr must both be numbers over 0")
-        now_ms = self.desk.frontend.engine.runtime.clock.now_ms()
+        now_ms = self.context.frontend.engine.runtime.clock.now_ms()
         return {
             "rate": 0.0,
             "samples": [{"sample": count, "timestamp": now_ms}],

@@ -39,15 +39,15 @@ class Management:
 
     def __init__(self, frontend: AmqpFrontend, doors: Callable[[], Iterable[ListenerInfo]]) -> None:
         self.engine = frontend.engine
-        self._desk = HandlerContext(frontend, doors)
+        self._context = HandlerContext(frontend, doors)
         self.engine.peer_handlers.serve(ListClients, self._tell)
         self.engine.peer_handlers.serve(CloseConnections, self._close)
 
     async def _tell(self, request: ListClients) -> bytes:
-        return tell(self._desk, request)
+        return tell(self._context, request)
 
     async def _close(self, request: CloseConnections) -> int:
-        return close_here(self._desk, request)
+        return close_here(self._context, request)
 
     def session(
         self, writer: Writer, *, peer: str, turns: Turns, memory: RequestMemory
@@ -58,7 +58,7 @@ class Management:
     def knows(self, request: Request) -> bool:
         """Whether the user who sends a request may log in."""
         try:
-            look_at(self._desk.frontend.logins, request)
+            look_at(self._context.frontend.logins, request)
         except (Refused, KeysNeeded):
             return False
         return True
@@ -99,7 +99,7 @@ class Management:
             raise not_found()
         found = find(segments[1:])
         if found is None:
-            await log_in(self._desk.frontend.logins, request)
+            await log_in(self._context.frontend.logins, request)
             raise not_found()
         methods = sorted(
             {*found.handlers, "HEAD", "OPTIONS"} if "GET" in found.handlers else found.handlers
@@ -112,11 +112,11 @@ class Management:
                 status=HTTPStatus.METHOD_NOT_ALLOWED, headers={"allow": ", ".join(methods)}
             )
         rank, handler = wanted
-        if rank is Rank.NOBODY:
+        if rank is Rank.NONE:
             visitor = STRANGER
         else:
-            visitor = await log_in(self._desk.frontend.logins, request)
+            visitor = await log_in(self._context.frontend.logins, request)
             visitor.check(rank)
         return await handler(
-            Call(desk=self._desk, request=request, visitor=visitor, place=found.place)
+            Call(context=self._context, request=request, visitor=visitor, place=found.place)
         )

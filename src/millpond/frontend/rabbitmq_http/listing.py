@@ -1,4 +1,4 @@
-"""What a client may wish of a list: some columns, an order, a page, names that match."""
+"""What a client may ask of a list: columns, an order, a page, names that match."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

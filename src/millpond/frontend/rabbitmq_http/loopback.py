@@ -78,8 +78,8 @@ class _Pipe:
 class InnerChannel:
     """One channel."""
 
-    def __init__(self, frontend: AmqpFrontend, wish: ConnectOptions, *, peer: str) -> None:
-        self._client = ClientConnection(wish)
+    def __init__(self, frontend: AmqpFrontend, options: ConnectOptions, *, peer: str) -> None:
+        self._client = ClientConnection(options)
         self._pipe = _Pipe()
         self._frontend = frontend
         self._session = AmqpSession(frontend, self._pipe, peer=peer)
@@ -155,10 +155,10 @@ class InnerChannel:
 @asynccontextmanager
 async def inner(call: Call) -> AsyncIterator[InnerChannel]:
     """A channel in the virtual host of the path. Raises ``Refused``."""
-    wish = ConnectOptions(
+    options = ConnectOptions(
         user=call.visitor.name, password=call.visitor.password, virtual_host=call.vhost
     )
-    channel = InnerChannel(call.desk.frontend, wish, peer=call.request.peer)
+    channel = InnerChannel(call.context.frontend, options, peer=call.request.peer)
     try:
         try:
             await channel.open()

@@ -137,7 +137,7 @@ class HttpSession:
         self._drained.set()
 
     def send_close(self) -> None:
-        """HTTP has no word for that."""
+        """Do nothing: HTTP has no message for the end of a connection."""
 
     def connection_lost(self) -> None:
         """The socket is gone. An answer that is being made is thrown away."""
