@@ -16,7 +16,7 @@ _Wait = tuple[Offset, "asyncio.Future[None]"]
 
 
 class Deletions:
-    """Who waits for replicas to give up their oldest records."""
+    """Requests that wait until replicas have moved their log starts."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Deletions:
         self._waits: dict[Partition, list[_Wait]] = {}
 
     def low_watermark(self, partition: Partition) -> Offset:
-        """Below this offset no replica that is up has anything. -1 where one has not said yet."""
+        """Return the offset below which no replica that is up has records; -1 while one is unknown."""
         own = partition.log.start_offset
         if partition.leadership is None:
             return own
@@ -37,7 +37,7 @@ class Deletions:
         )
 
     def begin(self, partition: Partition) -> None:
-        """The leader's start has moved: followers that wait for news are told."""
+        """Wake waiting followers: the leader's start has moved."""
         for watcher in tuple(partition.end_watchers):
             watcher.on_committed()
 
@@ -66,7 +66,7 @@ class Deletions:
         return self.low_watermark(partition)
 
     def look(self, partition: Partition) -> None:
-        """A follower has said how far it is, or the partition has changed hands."""
+        """Check the waiting requests after a follower's fetch or a change of the leader."""
         waits = self._waits.get(partition)
         if not waits:
             return
@@ -80,6 +80,6 @@ class Deletions:
                 future.set_result(None)
 
     def look_at_all(self) -> None:
-        """Nodes may have come or gone."""
+        """Check the waiting requests after a change of the nodes."""
         for partition in tuple(self._waits):
             self.look(partition)

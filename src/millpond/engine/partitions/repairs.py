@@ -45,10 +45,10 @@ TICK_MS = 200
 _PAUSE_MS_MIN = 1_000
 _PAUSE_MS_MAX = 5 * 60_000
 _ASK_TIMEOUT_MS = 10_000
-# Asked for at a time; one batch at least, however large.
+# Bytes of one request; at least one batch, however large.
 _PIECE_BYTES = 1024 * 1024
 
-# So often all others must have said that they do not have records: a disk's trouble may pass.
+# How often all other replicas must answer that they do not have records, because a disk may recover.
 _ASKED_IN_VAIN = 3
 
 # What a replica answers that has been asked and does not have the records either.
@@ -75,7 +75,7 @@ class _Trouble:
 
 
 class Repairs:
-    """The damaged logs of one node, and what is done about them."""
+    """Repairs the damaged logs of one node."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Repairs:
         self._peer_handlers.serve(ReadReplica, self.on_read)
 
     async def run(self) -> None:
-        """The task: until cancelled."""
+        """Repair until cancelled."""
         try:
             while True:
                 await asyncio.sleep(TICK_MS / 1000)
@@ -146,7 +146,7 @@ class Repairs:
         )
 
     async def repair(self) -> None:
-        """Repair what can be, one log after the other."""
+        """Repair the damaged logs that can be, one after the other."""
         now_ms = self._runtime.clock.monotonic_ms()
         for key in sorted(self._log_dirs.damaged):
             trouble = self._troubles.get(key)
@@ -160,7 +160,7 @@ class Repairs:
             try:
                 await self._repair_log(key, partition)
             except Exception:  # one log that cannot be repaired must not keep others from it
-                log.exception("partition=%s: the repair failed by mistake", key)
+                log.exception("partition=%s: a defect made the repair fail", key)
                 self._trouble(key).pause.extend(now_ms, _PAUSE_MS_MAX)
 
     # --- one log ---------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ class Repairs:
         try:
             for damage in damages:
                 await self._worker.run(partial(rewrite.begin_range, damage))
-                # What lies below the log's start was given up.
+                # Records below the log's start were deleted.
                 is_wanted = damage.next_offset > plan.start_offset
                 if is_wanted and await self._fill(key, partition, rewrite, damage, silent):
                     await self._worker.run(rewrite.end_range)
@@ -328,7 +328,7 @@ class Repairs:
     # --- for others --------------------------------------------------------------------------------
 
     async def on_read(self, question: ReadReplica) -> ByteBuffer:
-        """What is here and committed, for a node whose disk has lost it."""
+        """Return committed records for a node whose disk has lost them."""
         partition = self._partitions.replica(*question.partition)
         read = self._partitions.read_now(
             partition,

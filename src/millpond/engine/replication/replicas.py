@@ -68,12 +68,12 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 _TICK_MS_MAX = 1_000
 _RETRY_MS = 200
-# Directories made before others get their turn; a millisecond or a few.
+# Directories that are created before other tasks get their turn: a few milliseconds.
 _PARTITIONS_A_TURN = 8
-# Before partitions that could not be opened are tried again; longer each time.
+# The delay before partitions that could not be opened are tried again; longer each time.
 _OPEN_AGAIN_MS_MIN = 5_000
 _OPEN_AGAIN_MS_MAX = 60_000
-# Partitions whose followers are looked at before others get their turn; a millisecond or two.
+# Partitions whose followers are checked before other tasks get their turn: a millisecond or two.
 _LOOKED_AT_A_TURN = 200
 # Changes in one request; Kafka's own controllers take thousands.
 _CHANGES_MAX = 1_000
@@ -93,7 +93,7 @@ _OVERTAKEN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaReport:
-    """How the partitions that this node leads are off."""
+    """Counts of the partitions of this node by their health."""
 
     leaders: int
     followers: int
@@ -108,7 +108,7 @@ class ReplicaReport:
 
 
 class Replicas:
-    """What this node does for its replicas. Made before the start, told to begin at its end."""
+    """The replicas of this node. Made before the start; begins its work at the end of the start."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class Replicas:
         self._is_opening = False
         self._written_ms = 0
         self._open_again = Backoff(_OPEN_AGAIN_MS_MIN)
-        # Of each in-sync follower of what is led here: when it last fetched; when that was looked up.
+        # When each in-sync follower of this node last fetched, and when that was computed.
         self._fetched_ms: dict[NodeId, int] = {}
         self._peer_handlers.serve(ReplicaFetch, self.serve)
 
@@ -196,7 +196,7 @@ class Replicas:
                 log.error("replicas: %s; trying again later", error)
 
     async def _tick(self) -> None:
-        """What is due by the clock."""
+        """Do the work that is due."""
         fetched: dict[NodeId, int] = {}
         for number, partition in enumerate(tuple(self._led), start=1):
             if partition in self._led:
@@ -220,7 +220,10 @@ class Replicas:
             self.retry_unopened()
 
     def write_high_watermarks(self) -> None:
-        """For partitions that have other replicas; who is alone knows it from the log."""
+        """Write the high watermarks of partitions with other replicas.
+
+        A single replica has it from its log.
+        """
         offsets: dict[TopicPartition, Offset] = {
             TopicPartition(one.topic, one.index): one.high_watermark
             for one in self._topics
@@ -231,7 +234,7 @@ class Replicas:
     # --- roles -------------------------------------------------------------------------------------
 
     def on_change(self, partition: Partition, change: Change) -> None:
-        """A replica leads, follows or is gone."""
+        """Apply a replica's new role: leader, follower or removed."""
         if partition.leadership is not None and not partition.is_retired:
             self._led[partition] = None
         else:
@@ -270,7 +273,7 @@ class Replicas:
             self.fetchers.leave(partition)
 
     def on_directory_online(self, log_dir: LogDir) -> None:
-        """It takes writes again: its replicas catch up."""
+        """Let the replicas of a log directory follow again: it takes writes."""
         for partition in self._lying_in(log_dir):
             if not partition.is_leader and not partition.is_retired:
                 self.fetchers.follow(partition)
@@ -280,12 +283,12 @@ class Replicas:
         return [one for one in self._topics if TopicPartition(one.topic, one.index) in log_dir.logs]
 
     def retry_unopened(self) -> None:
-        """Try to open the partitions that could not be opened, at the start or when they were made, soon."""
+        """Begin to open the partitions that could not be opened before."""
         self._topics.try_again()
         self.open_waiting()
 
     def open_waiting(self) -> None:
-        """Make the directories of replicas that are new here, soon."""
+        """Begin to create the directories of new replicas."""
         if self._is_opening or not self._topics.has_waiting or not self._runtime.running:
             return
         self._is_opening = True
@@ -308,11 +311,11 @@ class Replicas:
     # --- followers -----------------------------------------------------------------------------------
 
     async def serve(self, request: ReplicaFetch) -> ReplicaReads:
-        """Answer a follower: at once if there is news for it, otherwise when there is or its time is over."""
+        """Answer a follower: at once if there are records for it, else when there are or its time is over."""
         return await self._reads.serve(request)
 
     def on_start_moved(self, partition: Partition) -> None:
-        """Retention took the oldest records: the other replicas hear of it with the next fetch."""
+        """Note a new log start after retention; followers get it with their next fetch."""
         if partition.is_leader:
             self._deletions.begin(partition)
         else:
@@ -335,7 +338,7 @@ class Replicas:
                     watcher.on_gone()
 
     def nearest(self, partition: Partition, rack: str, offset: Offset) -> NodeId:
-        """Which replica a reader in this rack should read: the leader's, unless an in-sync one is nearer."""
+        """Return the replica for a consumer in this rack: the leader, unless an in-sync replica is nearer."""
         selector = self._settings.get("replica.selector.class")
         me = partition.node_id
         if selector != RACK_AWARE_SELECTOR or partition.leadership is None:
@@ -355,7 +358,7 @@ class Replicas:
         return max(near, key=lambda one: (one.end_offset, one.caught_up_ms)).node_id
 
     def silent_followers(self) -> tuple[NodeId, ...]:
-        """Nodes that are in sync for what is led here and have not fetched for too long."""
+        """Return the in-sync followers of this node that have not fetched for too long."""
         now_ms = self._runtime.clock.monotonic_ms()
         stalls = self._runtime.stalls
         limit_ms = silent_link_ms(self._settings)
@@ -453,7 +456,7 @@ class Replicas:
     # --- for people ----------------------------------------------------------------------------------
 
     def report(self) -> ReplicaReport:
-        """How the replicas here are off."""
+        """Return the counts of replicas by their health."""
         here = list(self._topics)
         led = [one for one in here if one.is_leader]
         return ReplicaReport(
@@ -473,7 +476,7 @@ class Replicas:
 
 
 def _note_fetches(partition: Partition, fetched: dict[NodeId, int]) -> None:
-    """When its in-sync followers last fetched: for all partitions at once, so the latest counts."""
+    """Note when the in-sync followers of a partition last fetched; of all partitions the latest counts."""
     leadership = partition.leadership
     if leadership is not None:
         for node, follower in leadership.followers.items():
@@ -486,7 +489,7 @@ def _names(partitions: Iterable[Partition]) -> tuple[TopicPartition, ...]:
 
 
 def _say_in_sync(were: dict[Partition, tuple[NodeId, ...]]) -> None:
-    """One line for each node, however many partitions it is about."""
+    """Log changes of in-sync replicas, one line for each node."""
     came: Counter[NodeId] = Counter()
     went: Counter[NodeId] = Counter()
     for partition, before in were.items():

@@ -1,4 +1,4 @@
-"""Bindings: list them by vhost, by either end and by both, make and remove them."""
+"""Bindings: list by virtual host, by source and destination; create and delete."""
 
 import base64
 import zlib
@@ -109,7 +109,7 @@ def all_bindings(rooms: VirtualHostState) -> Iterator[Binding]:
 
 
 def properties_key(routing_key: str, arguments: Table) -> str:
-    """What tells two bindings between the same ends apart, as one segment of a path."""
+    """Return the key that tells bindings between the same ends apart, as one segment of a path."""
     if not arguments:
         return _NO_KEY if not routing_key else _escaped(routing_key)
     digest = zlib.crc32(encode_table(dict(sorted(arguments.items()))))

@@ -29,7 +29,7 @@ Row: TypeAlias = dict[str, Any]
 
 
 async def everywhere(context: HandlerContext, what: str) -> list[Row]:
-    """The rows of all nodes."""
+    """Return the rows of all nodes."""
     engine = context.frontend.engine
     rows = list(_ROWS[what](context))
     peers = engine.peers
@@ -48,7 +48,7 @@ async def _of_node(peers: Peers, node: NodeId, what: str) -> list[Row]:
             node, ListClients(what=what), timeout_ms=limits.MANAGEMENT_PEER_ANSWER_MS_MAX
         )
     except MillpondError as error:
-        log.info("node %d does not say its %s: %s", node, what, error)
+        log.info("node %d did not return its %s: %s", node, what, error)
         return []
     rows: list[Row] = json.loads(answer)
     return rows
@@ -63,7 +63,7 @@ def tell(context: HandlerContext, request: ListClients) -> bytes:
 
 
 def connection_rows(context: HandlerContext) -> Iterator[Row]:
-    """Every connection to this node."""
+    """Yield every connection to this node."""
     for session in context.sessions:
         yield connection_row(context, session)
 
@@ -82,7 +82,7 @@ def connection_row(context: HandlerContext, session: AmqpSession) -> Row:
         "host": host,
         "name": session.shown_name,
         "node": context.node,
-        # Certificates are looked at when a connection is made, and not kept.
+        # Certificates are checked when a connection is made, and not kept.
         "peer_cert_issuer": None,
         "peer_cert_subject": None,
         "peer_cert_validity": None,
@@ -107,14 +107,14 @@ def connection_row(context: HandlerContext, session: AmqpSession) -> Row:
 
 
 def channel_rows(context: HandlerContext) -> Iterator[Row]:
-    """Every channel of this node's connections."""
+    """Yield every channel of this node's connections."""
     for session in context.sessions:
         for number in sorted(session.channels):
             yield _channel(context, session, session.channels[number])
 
 
 def _end(place: str) -> tuple[str, int]:
-    """Host and port of one end of a connection."""
+    """Return host and port of one end of a connection."""
     host, _colon, port = place.rpartition(":")
     return host or place, int(port) if port.isdecimal() else 0
 
@@ -144,7 +144,7 @@ def _connection_details(session: AmqpSession) -> Row:
 
 
 def consumer_rows(context: HandlerContext) -> Iterator[Row]:
-    """Every consumer of this node's connections."""
+    """Yield every consumer of this node's connections."""
     for session in context.sessions:
         for channel in session.channels.values():
             for queue, consumer in channel.consumers.values():
@@ -171,7 +171,7 @@ def consumer_rows(context: HandlerContext) -> Iterator[Row]:
 
 
 def attempt_rows(context: HandlerContext) -> Iterator[Row]:
-    """Logins at this node."""
+    """Yield the login attempts at this node."""
     for row in context.frontend.logins.attempts.rows():
         yield {**row, "node": context.node}
 
@@ -186,7 +186,7 @@ _ROWS: dict[str, Callable[[HandlerContext], Iterator[Row]]] = {
 
 
 async def close(context: HandlerContext, rows: list[Row], reason: str) -> None:
-    """End these connections, each at the node that has it. Raises a ``MillpondError``."""
+    """Close connections, each at the node that has it. Raises a ``MillpondError``."""
     names: dict[str, list[str]] = {}
     for row in rows:
         names.setdefault(row["node"], []).append(row["name"])
@@ -204,7 +204,7 @@ async def close(context: HandlerContext, rows: list[Row], reason: str) -> None:
 
 
 def close_here(context: HandlerContext, request: CloseConnections) -> int:
-    """End connections to this node; how many of them there were."""
+    """Close connections to this node. Return how many there were."""
     found = [session for session in context.sessions if session.shown_name in request.names]
     for session in found:
         session.force_close(request.reason)

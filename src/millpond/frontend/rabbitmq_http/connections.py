@@ -1,4 +1,4 @@
-"""Who is connected to the cluster: connections, channels, consumers; how to end connections."""
+"""Connections, channels and consumers of the cluster: list, show, close."""
 
 from millpond.frontend.rabbitmq_http.access import Rank
 from millpond.frontend.rabbitmq_http.clients import Row, close, everywhere
@@ -99,7 +99,7 @@ async def visible(call: Call, what: str) -> list[Row]:
 
 
 async def _found(call: Call) -> Row:
-    """A connection that the visitor may look at. Raises ``Refused``."""
+    """Return a connection that the visitor may see. Raises ``Refused``."""
     for row in await everywhere(call.context, "connections"):
         if row["name"] == call.name:
             _check_user(call, row["user"], Rank.MONITORING)
@@ -108,6 +108,6 @@ async def _found(call: Call) -> Row:
 
 
 def _check_user(call: Call, user: str, rank: Rank) -> None:
-    """Connections of others need this rank. Raises ``Refused``."""
+    """Check the rank that connections of other users need. Raises ``Refused``."""
     if user != call.visitor.name and not call.visitor.has(rank):
         raise not_authorised("User not authorised to access object")

@@ -1,4 +1,4 @@
-"""The front-end of the management API: a request in, an answer out, whatever goes wrong in between."""
+"""The front-end of the management API: a request in, an answer out, also for every error."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ _NO_SCRIPT = (
 
 
 class Management:
-    """One for each node."""
+    """The management API of a node."""
 
     def __init__(self, frontend: AmqpFrontend, doors: Callable[[], Iterable[ListenerInfo]]) -> None:
         self.engine = frontend.engine
@@ -64,7 +64,7 @@ class Management:
         return True
 
     async def answer(self, request: Request) -> Response:
-        """Never raises anything but cancellation."""
+        """Answer a request. Raises nothing but cancellation."""
         try:
             async with asyncio.timeout(limits.MANAGEMENT_ANSWER_S):
                 return await self._answer(request)
@@ -73,7 +73,7 @@ class Management:
             answer = error.response
             return Response(status=answer.status, body=answer.body, headers=headers)
         except errors.LocalProtocolError as error:
-            # A name or a number of the client's that no table and no method can carry.
+            # A name or number that no AMQP table or method can carry.
             return bad_request(str(error)).response
         except errors.MillpondError as error:
             log.warning("peer=%s %s %s: %s", request.peer, request.method, request.target, error)

@@ -40,7 +40,7 @@ class Closed(errors.MillpondError):
 
     @property
     def refused(self) -> Refused:
-        """As RabbitMQ's API answers it."""
+        """Return the answer of RabbitMQ's API."""
         match self.code:
             case ReplyCode.NOT_FOUND:
                 return Refused(404, "not_found", self.text)
@@ -51,7 +51,7 @@ class Closed(errors.MillpondError):
 
 
 class _Pipe:
-    """What the session writes, until it is read."""
+    """Keeps what the session writes until it is read."""
 
     def __init__(self) -> None:
         self.arrived: list[bytes] = []
@@ -119,7 +119,7 @@ class InnerChannel:
         self._flush()
 
     async def wait(self) -> Event:
-        """What the broker says next. Raises ``Closed``."""
+        """Return the next event of the broker. Raises ``Closed``."""
         pipe = self._pipe
         while not self._events:
             if pipe.arrived:
@@ -137,7 +137,7 @@ class InnerChannel:
         return event
 
     async def wait_published(self) -> Event:
-        """What the broker says of a message. Raises ``Closed``, or ``Refused`` if an alarm blocks it."""
+        """Wait for the confirm of a message. Raises ``Closed``, or ``Refused`` if an alarm blocks it."""
         try:
             async with asyncio.timeout(limits.MANAGEMENT_BLOCKED_S):
                 return await self.wait()
@@ -155,7 +155,7 @@ class InnerChannel:
 
 @asynccontextmanager
 async def inner(call: Call) -> AsyncIterator[InnerChannel]:
-    """A channel in the virtual host of the path. Raises ``Refused``."""
+    """Open a channel in the virtual host of the path. Raises ``Refused``."""
     options = ConnectOptions(
         user=call.visitor.name, password=call.visitor.password, virtual_host=call.vhost
     )

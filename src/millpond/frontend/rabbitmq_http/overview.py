@@ -104,7 +104,7 @@ async def show_node(call: Call) -> Response:
 
 
 async def _nodes(call: Call) -> list[dict[str, Any]]:
-    """Every node of the cluster. One that does not answer is named, and no more is said of it."""
+    """List every node of the cluster; of a node that does not answer, only the name."""
     context = call.context
     told = {row["name"]: row for row in await everywhere(context, "nodes")}
     rows = []
@@ -122,7 +122,7 @@ async def show_memory(call: Call) -> Response:
 
 
 async def show_relative_memory(call: Call) -> Response:
-    """In percent of the whole; of its parts nothing is known."""
+    """Return memory in percent of the total; its parts are unknown."""
     await _memory(call)
     return call.show({"memory": {"total": 100}})
 
@@ -136,7 +136,7 @@ async def _memory(call: Call) -> dict[str, Any]:
 
 
 async def _node(call: Call) -> dict[str, Any]:
-    """The node of the path. Raises ``Refused``."""
+    """Return the node of the path. Raises ``Refused``."""
     for row in await _nodes(call):
         if row["name"] == call.name:
             return row
@@ -147,12 +147,12 @@ async def _node(call: Call) -> dict[str, Any]:
 
 
 async def auth(call: Call) -> Response:
-    """How a web page would have its users log in: by their passwords."""
+    """Answer that users log in by password."""
     return call.show({"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
 
 
 async def auth_attempts(call: Call) -> Response:
-    """Logins at a node, by protocol, since it started or they were last reset."""
+    """List login attempts at a node by protocol, since its start or their last reset."""
     await _node(call)
     rows = [
         row for row in await everywhere(call.context, "auth_attempts") if row["node"] == call.name
@@ -161,7 +161,7 @@ async def auth_attempts(call: Call) -> Response:
 
 
 async def auth_attempts_by_source(call: Call) -> Response:
-    """Where they came from is not kept, as in RabbitMQ unless it is told otherwise."""
+    """Answer with no sources of login attempts: they are not kept, as in RabbitMQ by default."""
     await _node(call)
     return said([])
 
@@ -208,7 +208,7 @@ async def extensions(call: Call) -> Response:
 
 
 async def healthy(call: Call) -> Response:
-    """It answers, so it is up; nothing else of what RabbitMQ checks here can be wrong."""
+    """Answer that the node is healthy: it answers, and RabbitMQ's other checks cannot fail here."""
     del call
     return said({"status": "ok"})
 

@@ -1,4 +1,4 @@
-"""Users, their tags and passwords, and what they are permitted."""
+"""Users with their tags, passwords and permissions."""
 
 from dataclasses import replace
 from typing import Any
@@ -231,7 +231,7 @@ async def delete_one_topic_permission(call: Call) -> Response:
 
 
 def tags_of(value: object) -> tuple[str, ...]:
-    """A list, or words with commas between them."""
+    """Return tags from a list, or from words separated by commas."""
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise bad_request(["not_tags", value])
@@ -239,7 +239,7 @@ def tags_of(value: object) -> tuple[str, ...]:
 
 
 async def hash_of_password(call: Call) -> Response:
-    """What a password would be kept as."""
+    """Return the hash of a password."""
     salt = call.context.frontend.engine.runtime.rng.uuid4().bytes[:4]
     return said({"ok": hash_password(call.name.encode(), salt)})
 
