@@ -18,19 +18,32 @@ GENERATED = ROOT / "src/millpond/wire/kafka/messages"  # by codegen, which is lo
 
 # Trees in which none of the words below may stand. It only grows.
 CLEAN = (
+    "bench",
+    "codegen",
+    "examples",
     "src/millpond/auth",
     "src/millpond/base",
     "src/millpond/cli",
     "src/millpond/client",
     "src/millpond/cursor",
-<<<<<<< HEAD
-    "src/millpond/frontend/kafka",
-=======
+    "src/millpond/engine/cluster",
+    "src/millpond/engine/coordinators",
     "src/millpond/engine/forwarding",
+    "src/millpond/engine/limits",
+    "src/millpond/engine/node",
+    "src/millpond/engine/partitions",
     "src/millpond/engine/queues",
->>>>>>> wt-queues
+    "src/millpond/engine/quorum",
+    "src/millpond/engine/replication",
+    "src/millpond/engine/runtime",
+    "src/millpond/engine/share",
+    "src/millpond/frontend/amqp",
+    "src/millpond/frontend/kafka",
+    "src/millpond/frontend/rabbitmq_http",
+    "src/millpond/group",
     "src/millpond/log",
     "src/millpond/message",
+    "src/millpond/metadata",
     "src/millpond/peer",
     "src/millpond/queue",
     "src/millpond/rabbit",
@@ -44,9 +57,6 @@ CLEAN = (
     "src/millpond/txn",
     "src/millpond/wire",
     "src/pyspark_millpond",
-    "bench",
-    "codegen",
-    "examples",
 )
 
 # What a word may not be, and what to write instead. Names are looked at word by word, in lower case:

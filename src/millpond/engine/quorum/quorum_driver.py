@@ -81,12 +81,12 @@ class _Flushing:
         self._driver.step_quietly(lambda replica, now_ms: replica.on_durable(now_ms))
 
     def on_flush_failed(self, error: MillpondError) -> None:
-        # Nobody knows what the disk still holds: this replica must not claim or lead anything.
+        # What the disk still holds is unknown: this replica must not claim records or lead.
         self._driver.suspend(f"metadata were not made durable ({error})")
 
 
 class QuorumDriver:
-    """One replica at work, from ``start`` to ``stop``."""
+    """Drives one replica, from ``start`` to ``stop``."""
 
     def __init__(
         self,
@@ -133,12 +133,12 @@ class QuorumDriver:
         self._timer_at_ms = -1
         # When a step that failed is followed by a tick, unless one comes before.
         self._again_ms: int | None = None
-        # What this process slept through, and until when the replica was told of it.
+        # The times in which this process was stalled, and until when the replica was told of them.
         self._stalls = stalls
         self._excused_ms = clock.monotonic_ms()
 
     def start(self, replica: Replica) -> None:
-        """Drive this one from now on."""
+        """Begin to drive a replica."""
         self.started = replica
 
     async def stop(self) -> None:
@@ -149,7 +149,7 @@ class QuorumDriver:
         self.news.wake()
 
     def halt(self) -> None:
-        """Do nothing more, and say nothing."""
+        """Stop at once, without a message to the other replicas."""
         self.is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -190,7 +190,7 @@ class QuorumDriver:
             self._schedule()
 
     def step_quietly(self, act: Callable[[Replica, int], list[Effect]]) -> None:
-        """A step that nobody waits for: what goes wrong is said, and tried again a little later."""
+        """Run a step that no caller waits for: a failure is logged, and the step is tried again later."""
         if self.is_stopped or self.failure is not None:
             return
         try:
