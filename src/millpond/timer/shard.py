@@ -54,6 +54,7 @@ class Schedule:
     """The target's leader says: these are all delayed records from ``first`` on, below ``upto``.
 
     ``is_reset``: the target's log ends at ``upto``, below the position; it has lost what was behind it.
+    ``begins``: the leader only asks for the position; a target that is not known begins with ``upto``.
     """
 
     target: Target
@@ -61,6 +62,7 @@ class Schedule:
     upto: int
     entries: Sequence[Entry] = ()
     is_reset: bool = False
+    begins: bool = False
 
 
 class TargetTimers:
@@ -127,6 +129,8 @@ class TimerShard:
             if command.entries:
                 raise TimerPositionGap(f"timers of {target} are not known; begin with its position")
             return [Scheduled(target, command.upto)]
+        if command.begins:
+            return []
         if command.is_reset:
             return [Scheduled(target, command.upto)] if command.upto < position else []
         if command.first > position:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from millpond.base.errors import (
     MalformedData,
@@ -21,12 +21,13 @@ from millpond.base.errors import (
     ProducerFenced,
     ShuttingDown,
 )
-from millpond.base.ids import TopicPartition
+from millpond.base.ids import NodeId, TopicPartition
 from millpond.engine.coordinators.record_replay import stored_batches
 from millpond.engine.coordinators.services import CoordinatorServices
 from millpond.engine.coordinators.shards import Durable, Shard, Shards
 from millpond.engine.coordinators.transaction_handlers import flushed
 from millpond.engine.partitions.partition_calls import PartitionCalls
+from millpond.engine.peers import ScheduleTimers, TimerPosition
 from millpond.engine.timers.timer_records import read_timers
 from millpond.group.offsets import partition_for
 from millpond.metadata.controller import TIMERS_TOPIC
@@ -36,7 +37,7 @@ from millpond.replication.partition import Partition
 from millpond.timer import facts
 from millpond.timer.delayed import Delayed, delivered, encode
 from millpond.timer.facts import Fact, Intent, Target
-from millpond.timer.shard import Schedule, TimerShard
+from millpond.timer.shard import Entry, Schedule, TimerShard
 
 log = logging.getLogger(__name__)
 
@@ -64,15 +65,6 @@ _FORGOTTEN_AT_ONCE: Final = 1_000
 _REFUSED_SEQUENCE: Final = (OutOfOrderSequence, ProducerFenced)
 
 
-class Scheduled(NamedTuple):
-    """What the host answers to a target's leader."""
-
-    # Below which offset of the target all delayed records have become timers.
-    position: int
-    # Whether the leader should take no more delayed records.
-    is_full: bool
-
-
 class Timers:
     """The timers that this node keeps and delivers."""
 
@@ -81,6 +73,7 @@ class Timers:
         self._partition_calls = partition_calls
         self._shards: Shards[TimerShard] = Shards(services, TIMERS_TOPIC, self)
         self._runners: dict[int, _Runner] = {}
+        services.peer_handlers.serve(ScheduleTimers, self._on_schedule)
 
     def start(self) -> None:
         """Read the facts back and begin to deliver."""
@@ -91,7 +84,7 @@ class Timers:
         """Deliver nothing more."""
         self._shards.stop()
 
-    async def schedule(self, command: Schedule) -> Scheduled:
+    async def schedule(self, command: Schedule) -> TimerPosition:
         """Make timers of a target's delayed records; they are kept for good when this returns.
 
         Raises ``NotCoordinator``, ``CoordinatorLoadInProgress``, ``TimerPositionGap``.
@@ -102,12 +95,16 @@ class Timers:
             if decided:
                 self._write(shard, decided)
         durable = self._shards.settled(shard)
-        answer = Scheduled(shard.state.position(command.target), shard.state.is_full)
+        answer = TimerPosition(shard.state.position(command.target), shard.state.is_full)
         runner = self._runners.get(shard.partition.index)
         if runner is not None:
             runner.wake()
         await flushed(durable)
         return answer
+
+    def host_of(self, target: Target) -> NodeId:
+        """Return the node that keeps the timers of a target; -1 if there is none now."""
+        return self._shards.leader(_shard_key(target))
 
     def __len__(self) -> int:
         """How many timers are pending here."""
@@ -200,7 +197,10 @@ class Timers:
         count = self._shards.count
         if not count:
             raise NotCoordinator(f"{TIMERS_TOPIC} has not been made yet")
-        return self._shards.get(partition_for(f"{target.topic_id}-{target.partition}", count))
+        return self._shards.get(partition_for(_shard_key(target), count))
+
+    async def _on_schedule(self, request: ScheduleTimers) -> TimerPosition:
+        return await self.schedule(request.command)
 
 
 class _Runner:
@@ -399,16 +399,22 @@ class _Runner:
                 await asyncio.sleep(_AGAIN_S)
 
 
+def _shard_key(target: Target) -> str:
+    return f"{target.topic_id}-{target.partition}"
+
+
 def _parts(command: Schedule) -> Iterator[Schedule]:
     """The same as commands of a few records, each of which becomes a batch of its own."""
-    first, entries = command.first, command.entries
-    for begin in range(_BATCH_SCHEDULED, len(entries), _BATCH_SCHEDULED):
-        upto = entries[begin].source
-        part = entries[begin - _BATCH_SCHEDULED : begin]
-        yield replace(command, first=first, upto=upto, entries=part)
-        first = upto
-    rest = entries[(len(entries) - 1) // _BATCH_SCHEDULED * _BATCH_SCHEDULED :] if entries else ()
-    yield replace(command, first=first, entries=rest)
+    first = command.first
+    part: list[Entry] = []
+    size = 0
+    for entry in command.entries:
+        if part and (len(part) == _BATCH_SCHEDULED or size + len(entry.value) > _BATCH_BYTES):
+            yield replace(command, first=first, upto=entry.source, entries=part)
+            first, part, size = entry.source, [], 0
+        part.append(entry)
+        size += len(entry.value)
+    yield replace(command, first=first, entries=part)
 
 
 def _count_within(sources: Sequence[int], records: dict[int, Delayed], room: int) -> int:

@@ -16,6 +16,7 @@ from millpond.frontend.kafka.peers import (
     register_node,
     replica_fetch,
     share_state,
+    timer_calls,
     write_markers,
 )
 from millpond.frontend.kafka.peers.call import PeerCall
@@ -33,6 +34,7 @@ _ALL: tuple[PeerCall[Any], ...] = (
     *queue_calls.CALLS,
     replica_fetch.CALL,
     *share_state.CALLS,
+    timer_calls.CALL,
     write_markers.CALL,
 )
 
