@@ -465,6 +465,49 @@ def test_the_position_moves_without_delayed_records() -> None:
     with_broker(story)
 
 
+def test_a_host_whose_disk_takes_no_writes_reads_its_log_once_a_second() -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            await broker.create("t", **DELAYS)
+            await asyncio.sleep(1)
+            await send(broker.client(), record(b"a", delay=1_000))
+            await asyncio.sleep(0.1)
+            turns = 0
+            new_state = broker.engine.timers.new_state
+
+            def counted(index: int) -> Any:
+                nonlocal turns
+                turns += 1
+                return new_state(index)
+
+            broker.engine.timers.new_state = counted  # type: ignore[method-assign]
+            storage.fail_writes = True
+            await asyncio.sleep(20)
+            assert 0 < turns <= 25
+
+    run(story())
+
+
+def test_timers_wait_for_a_disk_that_cannot_be_read_for_a_while() -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            await broker.create("t", **DELAYS)
+            await asyncio.sleep(1)
+            client = broker.client()
+            for n in range(5):
+                await send(client, record(b"%d" % n, delay=1_000 + n))
+            await asyncio.sleep(0.5)
+            storage.fail_reads = TIMERS_TOPIC
+            await asyncio.sleep(3)
+            storage.fail_reads = ""
+            await asyncio.sleep(10)
+            assert values(broker) == [b"%d" % n for n in range(5)]
+
+    run(story())
+
+
 # --- several nodes -------------------------------------------------------------------------------------
 
 ONE, TWO, THREE = 1, 2, 3

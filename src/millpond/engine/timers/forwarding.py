@@ -145,6 +145,9 @@ class TimerForwarding:
     def _begin(self, partition: Partition) -> None:
         if not self._is_running or not partition.is_leader:
             return
+        known = self._forwarders.get((partition.topic_id, partition.index))
+        if known is not None:
+            self._end(known)
         forwarder = _Forwarder(self._services, self._timers, partition)
         try:
             self._services.runtime.tasks.spawn(forwarder.run(), name="timer forwarding")

@@ -5,8 +5,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-from millpond.base.errors import MillpondError
+from millpond.base.errors import CorruptLog, MalformedData, UnreadableBatch
 from millpond.base.ids import Offset
+from millpond.engine.coordinators.record_replay import MayComeBack
 from millpond.record.batch import iter_batches
 from millpond.record.records import decode_stored
 from millpond.replication.partition import Partition
@@ -18,15 +19,24 @@ log = logging.getLogger(__name__)
 _READ_BYTES: Final = 16 * 1024
 
 
-def read_timers(partition: Partition, offsets: Sequence[Offset]) -> dict[Offset, Delayed]:
-    """The records at these offsets. Those that cannot be read are left out, and the log says which."""
+def read_timers(
+    partition: Partition, offsets: Sequence[Offset], may_come_back: MayComeBack
+) -> dict[Offset, Delayed]:
+    """The records at these offsets. Those that are lost are left out, and the log says which.
+
+    Raises ``StorageFailure`` while the disk cannot be read, and ``CorruptLog`` for what another replica may
+    still give back.
+    """
     wanted = sorted(offsets)
     found: dict[Offset, Delayed] = {}
     position = 0
     while position < len(wanted):
         try:
             position = _read_some(partition, wanted, position, found)
-        except MillpondError as error:
+        except (CorruptLog, MalformedData, UnreadableBatch) as error:
+            at = wanted[position]
+            if isinstance(error, CorruptLog) and may_come_back(partition, at):
+                raise
             log.error(
                 "partition=%s-%d offset=%d: a timer's record cannot be read and is not delivered: %s",
                 partition.topic,

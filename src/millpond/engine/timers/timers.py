@@ -73,6 +73,8 @@ class Timers:
         self._partition_calls = partition_calls
         self._shards: Shards[TimerShard] = Shards(services, TIMERS_TOPIC, self)
         self._runners: dict[int, _Runner] = {}
+        # Partitions of __timers whose last write failed: their next runner waits a little.
+        self._failed: set[int] = set()
         services.peer_handlers.serve(ScheduleTimers, self._on_schedule)
 
     def start(self) -> None:
@@ -143,8 +145,13 @@ class Timers:
         """From now on what is due is delivered."""
         state.loaded()
         runner = self._runners[index] = _Runner(
-            self._services, self._partition_calls, self, self._shards.own(index)
+            self._services,
+            self._partition_calls,
+            self,
+            self._shards.own(index),
+            pauses_first=index in self._failed,
         )
+        self._failed.discard(index)
         try:
             self._services.runtime.tasks.spawn(runner.run(), name=f"timers {index}")
         except ShuttingDown:
@@ -171,6 +178,7 @@ class Timers:
         try:
             return self._write(shard, decided)
         except MillpondError as error:
+            self._failed.add(shard.partition.index)
             self._shards.resign(shard, f"its facts could not be written ({error})")
             raise
 
@@ -212,7 +220,10 @@ class _Runner:
         partition_calls: PartitionCalls,
         timers: Timers,
         shard: Shard[TimerShard],
+        *,
+        pauses_first: bool,
     ) -> None:
+        self._pauses_first = pauses_first
         self._partition_calls = partition_calls
         self._services = services
         self._timers = timers
@@ -237,6 +248,8 @@ class _Runner:
 
     async def run(self) -> None:
         """Until the shard is dropped."""
+        if self._pauses_first:
+            await asyncio.sleep(_AGAIN_S)
         self._producer_id = await self._new_producer_id()
         try:
             # An intent that may still be lost must not be carried out.
@@ -295,6 +308,8 @@ class _Runner:
         if topic is None:
             return await self._give_up(target)
         self._unknown_since_ms.pop(target, None)
+        # What cannot be written is not taken out of the wheel, and the shard need not be read again.
+        self._shard.partition.check_in_sync()
         intent = self._state.open_intent(target)
         records: dict[int, Delayed] = {}
         if intent is None:
@@ -317,6 +332,7 @@ class _Runner:
         else:
             records = self._read(target, intent.sources)
         if await self._send(TopicPartition(topic, target.partition), intent, records):
+            self._shard.partition.check_in_sync()
             self._timers.write(self._shard, self._state.delivered(target))
         return True
 
@@ -385,7 +401,9 @@ class _Runner:
             for source in sources
             if (offset := self._state.offset_of(target, source)) is not None
         }
-        found = read_timers(self._shard.partition, list(offsets.values()))
+        found = read_timers(
+            self._shard.partition, list(offsets.values()), self._services.repairs.may_come_back
+        )
         return {source: found[at] for source, at in offsets.items() if at in found}
 
     async def _new_producer_id(self) -> int:
