@@ -17,6 +17,10 @@ log = logging.getLogger(__name__)
 
 # Read at once: a few batches, because timers that were scheduled together are often due together.
 _READ_BYTES: Final = 16 * 1024
+# Read at once where many records are wanted that lie near each other.
+_READ_BYTES_DENSE: Final = 128 * 1024
+_DENSE_COUNT: Final = 16
+_DENSE_SPAN: Final = 1_000
 
 
 def read_timers(
@@ -52,7 +56,10 @@ def _read_some(
     partition: Partition, wanted: Sequence[Offset], position: int, found: dict[Offset, Delayed]
 ) -> int:
     """Read the batch that holds the offset at a position, and some behind it; answers the next position."""
-    data = partition.log.read(wanted[position], _READ_BYTES, upto=partition.log.end_offset).data
+    near = wanted[min(position + _DENSE_COUNT, len(wanted) - 1)] - wanted[position]
+    is_dense = len(wanted) - position > _DENSE_COUNT and near < _DENSE_SPAN
+    size = _READ_BYTES_DENSE if is_dense else _READ_BYTES
+    data = partition.log.read(wanted[position], size, upto=partition.log.end_offset).data
     begun = position
     for at, header in iter_batches(data):
         if position == len(wanted):
