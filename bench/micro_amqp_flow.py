@@ -23,7 +23,7 @@ from typing import Any
 from millpond.engine.api import BrokerEndpoint
 from millpond.engine.node.node import Node
 from millpond.engine.queues.queues import Queues
-from millpond.frontend.amqp.envelope import AmqpEnvelope
+from millpond.frontend.amqp.codec import AmqpCodec
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
@@ -43,6 +43,7 @@ from millpond.wire.amqp.methods import (
     QueueDeclare,
 )
 from millpond.wire.amqp.properties import Properties, encode_properties
+from millpond.wire.shape import received
 
 _DELIVER = b"\x00\x3c\x00\x3c"
 _ACK = b"\x00\x3c\x00\x50"
@@ -66,7 +67,7 @@ class Client:
     def writelines(self, buffers: Sequence[bytes]) -> None:
         data = b"".join(buffers)
         if not self._raw:
-            self._connection.receive_data(data)
+            received(self._connection, data)
             asyncio.get_running_loop().call_soon(self._flush)
             return
         self._heard.set()
@@ -120,7 +121,7 @@ async def running() -> AsyncIterator[AmqpFrontend]:
         )
         await engine.start()
         await engine.advertise([BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=9092)])
-        queues = Queues(engine, AmqpEnvelope())
+        queues = Queues(engine, AmqpCodec())
         await queues.start()
         frontend = AmqpFrontend(engine, queues)
         frontend.start()

@@ -12,16 +12,14 @@ from millpond.engine.node.node import Node
 from millpond.engine.peers import PeerRequest
 from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.queues import Queues
-from millpond.frontend.amqp.envelope import AmqpEnvelope
+from millpond.frontend.amqp.codec import AmqpCodec
 from millpond.frontend.amqp.frontend import AmqpFrontend
-from millpond.frontend.kafka.peers import queue_calls
 from millpond.metadata.records import PartitionChangeRecord
+from millpond.peer.table import OWN_CALLS
 from millpond.queue.consumers import Consumer
 from millpond.rabbit.records import Queue
 from tests.support.memory_amqp import AmqpMemoryClient
 from tests.support.memory_cluster import MemoryCluster, memory_cluster
-
-_ABOUT_QUEUES = tuple(call.kind for call in queue_calls.CALLS)
 
 
 class AmqpCluster:
@@ -36,7 +34,7 @@ class AmqpCluster:
         """The node speaks AMQP from now on."""
         engine = self.nodes.engines[node]
         _through_bytes(engine)
-        queues = Queues(engine, AmqpEnvelope())
+        queues = Queues(engine, AmqpCodec())
         frontend = self.frontends[node] = AmqpFrontend(engine, queues)
         await queues.start()
         frontend.start()
@@ -101,12 +99,12 @@ def _through_bytes(engine: Node) -> None:
     answer = engine.peer_handlers.answer
 
     async def decoded(request: PeerRequest[Any]) -> Any:
-        if not isinstance(request, _ABOUT_QUEUES):
+        if not isinstance(request, OWN_CALLS.kinds):
             return await answer(request)
-        question = queue_calls.question_of(queue_calls.to_wire(request))
+        question = OWN_CALLS.question_of(OWN_CALLS.to_wire(request))
         assert question == request
-        message = queue_calls.answer_to_wire(question, await answer(question))
-        return queue_calls.from_wire(request, message)
+        message = OWN_CALLS.answer_to_wire(question, await answer(question))
+        return OWN_CALLS.from_wire(request, message)
 
     engine.peer_handlers.answer = decoded  # type: ignore[method-assign]
 

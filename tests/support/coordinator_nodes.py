@@ -12,8 +12,8 @@ from uuid import UUID
 from millpond.engine.api import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from millpond.engine.node.node import Node as Engine
 from millpond.engine.peers import PeerRequest, ReplicaFetch
-from millpond.frontend.kafka.peers.table import CALLS
 from millpond.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
+from millpond.peer.table import CALLS
 from tests.support.memory_broker import MemoryClient
 from tests.support.replica_nodes import ReplicaNodes
 

@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from millpond.engine.queues.queues import Queues
-from millpond.frontend.amqp.envelope import AmqpEnvelope
+from millpond.frontend.amqp.codec import AmqpCodec
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.wire.amqp.client import ClientConnection, ConnectOptions
 from millpond.wire.amqp.events import ChannelOpened, Event, OpenRequested
 from millpond.wire.amqp.methods import BasicPublish, Method
 from millpond.wire.amqp.properties import Properties, encode_properties
+from millpond.wire.shape import received
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import MemoryBroker, memory_broker
 
@@ -33,7 +34,7 @@ class AmqpMemoryClient:
     # --- the session's writer -----------------------------------------------------------------
 
     def writelines(self, buffers: Sequence[bytes]) -> None:
-        self.heard += self.connection.receive_data(b"".join(buffers))
+        self.heard += received(self.connection, b"".join(buffers))
         asyncio.get_running_loop().call_soon(self._flush)
 
     def pause_reading(self) -> None:
@@ -102,7 +103,7 @@ class AmqpMemoryBroker:
 
     def __init__(self, broker: MemoryBroker) -> None:
         self.broker = broker
-        self.queues = Queues(broker.engine, AmqpEnvelope())
+        self.queues = Queues(broker.engine, AmqpCodec())
         self.frontend = AmqpFrontend(broker.engine, self.queues)
 
     async def client(self, *channels: int) -> AmqpMemoryClient:

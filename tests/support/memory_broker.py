@@ -17,21 +17,21 @@ from millpond.engine.api import BrokerEndpoint, CreateTopic
 from millpond.engine.node.node import Node
 from millpond.engine.runtime.threads import Threads
 from millpond.frontend.kafka.frontend import KafkaFrontend
-from millpond.frontend.kafka.peers.proof import (
+from millpond.log.log_dir import LogDir
+from millpond.log.log_dirs import LogDirs
+from millpond.metadata.configs import BrokerConfig, Value, broker_config_def
+from millpond.peer.proof import (
     MECHANISM,
     NONCE_BYTES,
     Asking,
     ClusterSecret,
     Destination,
 )
-from millpond.log.log_dir import LogDir
-from millpond.log.log_dirs import LogDirs
-from millpond.metadata.configs import BrokerConfig, Value, broker_config_def
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
 from millpond.record.records import Record, decode_batch
 from millpond.wire.kafka.api import ApiKey
-from millpond.wire.kafka.connection import NEED_DATA, ClientConnection, Response
+from millpond.wire.kafka.connection import ClientConnection, Response
 from millpond.wire.kafka.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -47,6 +47,7 @@ from millpond.wire.kafka.messages.produce import (
 from millpond.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from millpond.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from millpond.wire.kafka.primitives import BytesLike
+from millpond.wire.shape import NEED_DATA
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.virtual_loop import LoopClock, virtual_loop
 

@@ -17,8 +17,6 @@ from millpond.engine.api import BrokerEndpoint, Partition
 from millpond.engine.node.node import Node
 from millpond.engine.peers import AlterInSync, InSyncResult, PeerRequest
 from millpond.frontend.kafka.frontend import KafkaFrontend
-from millpond.frontend.kafka.peers.call import ConnectionKind
-from millpond.frontend.kafka.peers.table import CALLS
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig, broker_config_def
@@ -32,6 +30,8 @@ from millpond.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from millpond.peer.calls import ConnectionKind
+from millpond.peer.table import CALLS
 from millpond.raft.messages import Answer, Request
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
@@ -90,7 +90,7 @@ class WirePeers(MemoryPeers):
     async def call(self, to: NodeId, request: PeerRequest[Any], *, timeout_ms: int) -> Any:
         await asyncio.sleep(0.001)
         how = CALLS[type(request)]
-        way = to, how.lane
+        way = to, how.connection
         if to not in self._nodes.engines or frozenset({self._node_id, to}) in self._nodes.cut:
             self._clients.pop(way, None)
             raise PeerUnreachable(f"node {to} does not answer")

@@ -23,6 +23,7 @@ CLEAN = (
     "src/millpond/client",
     "src/millpond/cursor",
     "src/millpond/log",
+    "src/millpond/peer",
     "src/millpond/raft",
     "src/millpond/record",
     "src/millpond/replication",

@@ -1,12 +1,14 @@
 """``millpond node``: the nodes of a cluster; give them a vote, empty them, take them out."""
 
+import asyncio
+
 import click
 
-from millpond.cli.cluster import look, show
+from millpond.cli.cluster import ANSWER_S_MAX, look, show
 from millpond.cli.cluster_health import SILENT_MS_MAX, newest_observer, replaced_voters
 from millpond.cli.cluster_view import NODE_COLUMNS, NodeView, node_json, node_row, node_table
 from millpond.cli.moves import NoPlan, Plan, changes_only, drain_plan, unlead_plan, write_plan
-from millpond.cli.moving import carry_out
+from millpond.cli.moving import POLL_S, carry_out
 from millpond.cli.node_quorum import reset_quorum
 from millpond.cli.node_secret import secret
 from millpond.cli.output import (
@@ -19,8 +21,11 @@ from millpond.cli.output import (
     print_json,
     print_table,
 )
-from millpond.client import Admin, BrokerRefused, Cluster, OutOfTime, QuorumReplica
+from millpond.client import Admin, BrokerRefused, Cluster, NoBroker, OutOfTime, QuorumReplica
 from millpond.wire.kafka.api import ErrorCode
+
+FENCED_WITHIN_S = 30.0
+"""Longer than `broker.session.timeout.ms` (9 s), after which the controller fences a silent node."""
 
 throttle_option = click.option(
     "--throttle",
@@ -128,7 +133,7 @@ async def remove(cluster: Cluster, node_id: int, force: bool) -> int:
     if found is None:
         complain(f"there is no node {node_id}")
         return Exit.REFUSED
-    if not force and (reason := _reason_to_keep(found)):
+    if not force and (reason := await _reason_to_keep(admin, found)):
         complain(reason)
         return Exit.REFUSED
     quorum = await admin.describe_quorum()
@@ -148,16 +153,42 @@ async def remove(cluster: Cluster, node_id: int, force: bool) -> int:
     return Exit.DONE
 
 
-def _reason_to_keep(found: NodeView) -> str | None:
+async def _reason_to_keep(admin: Admin, found: NodeView) -> str | None:
     held = found.led + found.followed
     if held:
         return (
             f"node {found.node_id} still holds {held} partitions:"
             f" run `millpond node drain {found.node_id}` first, or give them up with --force"
         )
-    if not found.is_fenced and "broker" in found.roles:
+    if found.is_fenced or "broker" not in found.roles:
+        return None
+    if not await _is_stopped(admin, found.node_id):
         return f"node {found.node_id} is running: stop it first, or use --force"
     return None
+
+
+async def _is_stopped(admin: Admin, node_id: int) -> bool:
+    """Return whether the controller fences a node that does not answer. A node that has just been stopped is
+    fenced a moment later at the nodes that are asked here."""
+    try:
+        await admin.describe_log_dirs(nodes=[node_id], timeout_s=ANSWER_S_MAX)
+    except (OutOfTime, BrokerRefused, NoBroker):
+        note(f"node {node_id} does not answer; waiting until the controller fences it ...")
+    else:
+        return False
+    try:
+        async with asyncio.timeout(FENCED_WITHIN_S):
+            while True:
+                if await _is_fenced(admin, node_id):
+                    return True
+                await asyncio.sleep(POLL_S)
+    except TimeoutError:
+        return False
+
+
+async def _is_fenced(admin: Admin, node_id: int) -> bool:
+    info = await admin.describe_cluster(fenced=True)
+    return all(broker.is_fenced for broker in info.brokers if broker.node_id == node_id)
 
 
 @node.command()

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from millpond.base.ids import TopicPartition
     from millpond.client._delivery import Appended, Delivery
-    from millpond.client._model import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
+    from millpond.client._fetch_loop import RawFetch
+    from millpond.client._model import (
+        BrokerInfo,
+        ClusterInfo,
+        FencingInfo,
+        PartitionInfo,
+        TopicInfo,
+    )
     from millpond.client.admin import (
         EARLIEST,
         LATEST,
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
         ConfigEntry,
         ConfigOperation,
         CreatedTopic,
+        DamageInfo,
         ElectionType,
         FeatureInfo,
         LogDirInfo,
@@ -68,7 +76,7 @@ if TYPE_CHECKING:
     from millpond.client.groups import GroupInfo, GroupMember, Groups, GroupSummary
     from millpond.client.interceptors import ConsumerInterceptor, ProducerInterceptor
     from millpond.client.producer import Producer
-    from millpond.client.raw import RawFetch, fetch_raw, produce_raw
+    from millpond.client.raw import fetch_raw, produce_raw
     from millpond.client.rebalance import RebalanceListener
     from millpond.client.records import (
         ConsumerRecord,
@@ -109,9 +117,11 @@ __all__ = [
     "ConsumerInterceptor",
     "ConsumerRecord",
     "CreatedTopic",
+    "DamageInfo",
     "Delivery",
     "ElectionType",
     "FeatureInfo",
+    "FencingInfo",
     "FetchedBatch",
     "Fetcher",
     "GroupInfo",
@@ -156,11 +166,12 @@ __all__ = [
 _MODULES = {
     "millpond.base.ids": "TopicPartition",
     "millpond.client._delivery": "Appended Delivery",
-    "millpond.client._model": "BrokerInfo ClusterInfo PartitionInfo TopicInfo",
+    "millpond.client._fetch_loop": "RawFetch",
+    "millpond.client._model": "BrokerInfo ClusterInfo FencingInfo PartitionInfo TopicInfo",
     "millpond.client.admin": (
         "EARLIEST LATEST MAX_TIMESTAMP Admin ConfigEntry ConfigOperation "
-        "CreatedTopic ElectionType FeatureInfo LogDirInfo NewTopic OffsetAt QuorumInfo QuorumReplica "
-        "Reassignment ResourceType"
+        "CreatedTopic DamageInfo ElectionType FeatureInfo LogDirInfo NewTopic OffsetAt QuorumInfo "
+        "QuorumReplica Reassignment ResourceType"
     ),
     "millpond.client.aio": "Cluster",
     "millpond.client.assignors": "MemberSubscription",
@@ -179,7 +190,7 @@ _MODULES = {
     "millpond.client.groups": "GroupInfo GroupMember Groups GroupSummary",
     "millpond.client.interceptors": "ConsumerInterceptor ProducerInterceptor",
     "millpond.client.producer": "Producer",
-    "millpond.client.raw": "RawFetch fetch_raw produce_raw",
+    "millpond.client.raw": "fetch_raw produce_raw",
     "millpond.client.rebalance": "RebalanceListener",
     "millpond.client.records": (
         "ConsumerRecord GroupMetadata OffsetAndMetadata OffsetAndTimestamp "

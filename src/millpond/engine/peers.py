@@ -11,14 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, get_args
 from uuid import UUID
 
+from millpond.base import errors
 from millpond.base.errors import InvalidRequest, MillpondError
 from millpond.base.ids import LeaderEpoch, NodeId, Offset, ProducerId, TopicPartition
-from millpond.engine.queues.remote.queue_messages import QueueEvent, Wish
 from millpond.group.share.records import ShareKey, StateBatch
 from millpond.metadata.controller import CreateTopic, TopicResult
 from millpond.metadata.records import BrokerEndpoint
-from millpond.rabbit.commands import Command
-from millpond.rabbit.records import Queue
 from millpond.raft.messages import Answer, Request
 from millpond.replication.fetch_session import NO_SESSION, OUT_OF_SESSION, ReplicaPosition
 from millpond.timer.shard import Schedule
@@ -420,100 +418,20 @@ class JoinTransaction(PeerRequest[dict[TopicPartition, MillpondError | None]]):
     partitions: tuple[TopicPartition, ...] = field(default_factory=tuple)
 
 
-# --- about queues -----------------------------------------------------------------------------------
+# --- refusals as values ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueDecision:
-    """What the controller decided; it is known to whoever has applied the metadata up to ``offset``."""
-
-    offset: Offset
-    queue: Queue | None = None
+def encode_error(error: MillpondError) -> list[str]:
+    """Make values of a refusal, so that another node can raise it."""
+    return [type(error).__name__, str(error)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecideOnQueues(PeerRequest[QueueDecision]):
-    """To the controller: a command about exchanges, queues, bindings or users, from a client of a node.
-
-    ``life`` is the node's, in this life: what does not last ends with it.
-    """
-
-    node_id: NodeId
-    life: str
-    command: Command
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendQueueRequests(PeerRequest[None]):
-    """To the host of queues: what clients of another node want of them, in order.
-
-    ``session`` is one unbroken way between the two; a higher one ends those before it. ``number`` counts
-    the requests of a session, from 0.
-    """
-
-    node_id: NodeId
-    life: str
-    session: int
-    number: int
-    wishes: tuple[Wish, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectEvents(PeerRequest[tuple[QueueEvent, ...]]):
-    """To the host of queues: what has happened, as soon as something has. ``seen`` answers had events."""
-
-    node_id: NodeId
-    life: str
-    session: int
-    seen: int
-    wait_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayWishes(PeerRequest[None]):
-    """To a node that reaches a host of queues which the sender does not reach: pass this on to it."""
-
-    to: NodeId
-    wishes: SendQueueRequests
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayCollect(PeerRequest[tuple[QueueEvent, ...]]):
-    """To a node that reaches a host of queues which the sender does not reach: ask it for its events."""
-
-    to: NodeId
-    collect: CollectEvents
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassReply(PeerRequest[None]):
-    """To the node of a client that waits for a direct reply: here it is. Nobody waits for this."""
-
-    key: str
-    batch: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListClients(PeerRequest[bytes]):
-    """To every other node: who uses it (``connections``, ``channels``, ``consumers``), as rows of JSON.
-
-    ``nodes`` and ``auth_attempts`` are rows about the node itself.
-    """
-
-    what: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloseConnections(PeerRequest[int]):
-    """To the node that these connections are to: end them. The answer is how many were there."""
-
-    names: tuple[str, ...]
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TellPressure(PeerRequest[None]):
-    """To every other node: what runs low here. Nobody waits for this."""
-
-    node_id: NodeId
-    low_on: tuple[str, ...]
+def decode_error(value: object) -> MillpondError:
+    """Read what ``encode_error`` wrote; a class that this node does not know is a plain refusal."""
+    if not isinstance(value, list) or len(value) != 2:
+        return MillpondError("the peer refused, and did not say why")
+    name, text = map(str, value)
+    kind = getattr(errors, name, MillpondError)
+    if not (isinstance(kind, type) and issubclass(kind, MillpondError)):
+        kind = MillpondError
+    return kind(text)

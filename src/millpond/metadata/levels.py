@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from millpond.base.errors import UnsupportedVersion
-from millpond.base.flexible import Reader
+from millpond.base.kafka_encoding import Reader
 from millpond.metadata.queue_records import TYPES as QUEUE_FACT_TYPES
 from millpond.metadata.topic_configs import DELAY_ENABLE
 
@@ -69,7 +69,7 @@ LEVELS: Final[Mapping[tuple[int, int], int]] = MappingProxyType(
 
 def level_of(value: bytes) -> int:
     """The level that an encoded record belongs to."""
-    reader = Reader(memoryview(value))
+    reader = Reader(value)
     reader.unsigned()  # the frame's version
     return LEVELS[reader.unsigned(), reader.unsigned()]
 

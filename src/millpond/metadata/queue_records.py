@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from millpond.base.flexible import Reader, put_bytes, put_tags
+from millpond.base.kafka_encoding import NO_TAGS, Reader, compact_bytes
 from millpond.base.layers import Layers
 from millpond.rabbit.records import (
     KINDS,
@@ -122,12 +122,12 @@ TYPES = tuple(FIRST_TYPE + number for number in KINDS)
 
 
 def put_queue_fact(out: bytearray, record: QueueFactRecord) -> None:
-    put_bytes(out, encode_fact(record.fact))
-    put_tags(out)
+    out += compact_bytes(encode_fact(record.fact))
+    out += NO_TAGS
 
 
 def get_queue_fact(reader: Reader, _version: int) -> QueueFactRecord:
-    return QueueFactRecord(fact=decode_fact(reader.data()))
+    return QueueFactRecord(fact=decode_fact(reader.compact_bytes()))
 
 
 def facts_between(before: LatestRecords, after: LatestRecords) -> Iterator[Fact]:

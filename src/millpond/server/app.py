@@ -25,12 +25,13 @@ from millpond.engine.limits.request_memory import RequestMemory, request_bytes_m
 from millpond.engine.node.node import Node as Engine
 from millpond.engine.quorum.quorum_setup import is_among_others
 from millpond.engine.runtime.turns import Turns
-from millpond.frontend.kafka.peers.proof import ClusterSecret
 from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
 from millpond.log.storage import FileStorage
 from millpond.metadata.levels import PEER_PROOF
+from millpond.peer.links import PeerLinks
+from millpond.peer.proof import ClusterSecret
 from millpond.server.boot import boot_id
 from millpond.server.config import Settings
 from millpond.server.connections import Connections
@@ -38,7 +39,6 @@ from millpond.server.endpoints import Listener
 from millpond.server.failures import ExitCode, StartFailed
 from millpond.server.listeners import BoundListener, bind
 from millpond.server.machine import LocalMachine
-from millpond.server.peer_links import PeerLinks
 from millpond.server.protocols import KAFKA, protocol_named, protocols
 from millpond.server.secret import given_secret, kept_secret, missing_secret
 from millpond.server.services import OpenProtocol, Services

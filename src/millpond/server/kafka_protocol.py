@@ -6,7 +6,7 @@ from collections.abc import Callable
 from millpond.engine.quorum.quorum_setup import parse_voters
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.handlers import load_all
-from millpond.frontend.kafka.peers.proof import address_text
+from millpond.peer.proof import address_text
 from millpond.server.listeners import BoundListener
 from millpond.server.protocols import KAFKA
 from millpond.server.services import OpenProtocol, Services

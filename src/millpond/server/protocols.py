@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from millpond.message.codecs import Codecs, MessageCodec
     from millpond.server.services import OpenProtocol, Services
 
 
@@ -69,6 +70,8 @@ class WireProtocol:
     # What the banner says beside an address.
     remark: str = ""
     example: Example | None = None
+    # How its messages are records, if it stores messages in a form of its own.
+    codec: Callable[[], "MessageCodec"] | None = None
     open: Callable[["Services"], "OpenProtocol"]
 
     @property
@@ -100,6 +103,12 @@ def _open_amqp(services: "Services") -> "OpenProtocol":
     from millpond.server.amqp_protocol import OpenAmqp
 
     return OpenAmqp(services)
+
+
+def _amqp_codec() -> "MessageCodec":
+    from millpond.frontend.amqp.codec import AmqpCodec
+
+    return AmqpCodec()
 
 
 def _open_http(services: "Services") -> "OpenProtocol":
@@ -134,6 +143,7 @@ AMQP = WireProtocol(
     hosts_for_nodes=True,
     has_logins=True,
     local_login="guest:guest",
+    codec=_amqp_codec,
     open=_open_amqp,
 )
 HTTP = WireProtocol(
@@ -181,6 +191,13 @@ def unregister(name: str) -> None:
 def protocols() -> tuple[WireProtocol, ...]:
     """All protocols, in the order in which they are opened."""
     return tuple(_REGISTERED.values())
+
+
+def message_codecs() -> "Codecs":
+    """Return the codecs of all protocols: each reads what clients of the others have written."""
+    from millpond.message.codecs import Codecs
+
+    return Codecs(one.codec() for one in _REGISTERED.values() if one.codec is not None)
 
 
 def protocol_named(name: str) -> WireProtocol:

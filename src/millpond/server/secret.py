@@ -12,8 +12,8 @@ import secrets
 from pathlib import Path
 
 from millpond.base.errors import InvalidConfig
-from millpond.frontend.kafka.peers.proof import SECRET_CHARACTERS_MAX, ClusterSecret
 from millpond.metadata.configs import BrokerConfig
+from millpond.peer.proof import SECRET_CHARACTERS_MAX, ClusterSecret
 from millpond.server.failures import ExitCode, StartFailed
 
 log = logging.getLogger(__name__)

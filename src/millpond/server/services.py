@@ -10,7 +10,7 @@ from millpond.base.clock import Clock
 from millpond.engine.api import Engine
 from millpond.engine.limits.request_memory import RequestMemory
 from millpond.engine.runtime.turns import Turns
-from millpond.frontend.kafka.peers.proof import ClusterSecret
+from millpond.peer.proof import ClusterSecret
 from millpond.server.config import Settings
 from millpond.server.connections import Connections
 from millpond.server.listeners import BoundListener

@@ -5,7 +5,6 @@ import socket
 from collections.abc import Callable
 
 from millpond.base import limits
-from millpond.frontend.kafka.peers.proof import address_text
 
 
 def peer_of(stream: asyncio.Transport) -> tuple[str, str]:
@@ -19,14 +18,6 @@ def local_of(stream: asyncio.Transport) -> str:
     """Where a connection came to, as ``host:port``."""
     name = stream.get_extra_info("sockname")
     return f"{name[0]}:{name[1]}" if isinstance(name, tuple) and len(name) > 1 else ""
-
-
-def socket_address(stream: asyncio.BaseTransport, end: str) -> str:
-    """The address of one end of a connection (``sockname``, ``peername``) as nodes compare it; "" if it has
-    none.
-    """
-    name = stream.get_extra_info(end)
-    return address_text(str(name[0]), name[1]) if isinstance(name, tuple) and len(name) > 1 else ""
 
 
 def keep_waiting(stream: asyncio.Transport, wait_ms: int, abort: Callable[[], None]) -> None:

@@ -12,8 +12,8 @@ from functools import partial
 
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.session import KafkaSession
+from millpond.peer.connection import socket_address
 from millpond.server.connections import Connections
-from millpond.server.sockets import socket_address
 from millpond.server.stream_transport import SocketConnection
 from millpond.wire.kafka.primitives import BytesLike
 

@@ -151,7 +151,7 @@ class SimPeers:
 class SimWatch:
     """``NodeWatch`` of one life of one node: sees processes end on machines that it reaches.
 
-    As ``millpond.server.peer_watch`` does, with a connection that is there to be lost.
+    As ``millpond.peer.watch`` does, with a connection that is there to be lost.
     """
 
     def __init__(

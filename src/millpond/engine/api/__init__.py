@@ -30,6 +30,7 @@ from millpond.engine.partitions.read import (
 )
 from millpond.engine.partitions.topic_table import Topic
 from millpond.engine.partitions.waiters import ReadWaiter
+from millpond.engine.peers import Peers
 from millpond.engine.quorum.quorum_view import QuorumDescription, ReplicaProgress
 from millpond.metadata.configs import ConfigEntry, ConfigSource, ConfigType
 from millpond.metadata.controller import (
@@ -103,6 +104,7 @@ __all__ = [
     "PartitionImage",
     "PartitionRead",
     "PartitionSize",
+    "Peers",
     "QuorumDescription",
     "QuotaFilter",
     "QuotaResult",

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from millpond.base import limits
 from millpond.base.errors import TopicExists, UnknownTopic
-from millpond.engine.cluster.controller_link import ControllerLink
+from millpond.engine.cluster.commands import ControllerCommands
 from millpond.engine.cluster.metadata_view import MetadataView
 from millpond.engine.cluster.node_settings import NodeSettings
 from millpond.engine.peers import MakeTopics
@@ -42,13 +42,14 @@ class TopicAdmin:
         runtime: Runtime,
         metadata: MetadataView,
         settings: NodeSettings,
-        controller_link: ControllerLink,
+        commands: ControllerCommands,
         open_new_partitions: Callable[[], Iterable[object]],
     ) -> None:
         self._runtime = runtime
         self._metadata = metadata
         self._settings = settings
-        self._controller_link = controller_link
+        self._commands = commands
+        self._missing_topics = _MissingTopics(self, metadata)
         self._open_new_partitions = open_new_partitions
 
     async def create_topics(
@@ -82,32 +83,7 @@ class TopicAdmin:
         if topic is not None:
             return topic
         check_topic_name(name)
-        if not self._metadata.quorum.is_active:
-            return await self._ask_for_topic(name)
-        pending = self._metadata.quorum.head.topics.get(name)
-        if pending is None:
-            (result,) = await self.create_topics([self._automatic(name)])
-            if result.error is not None:
-                raise result.error
-        else:
-            await self._metadata.quorum.settled()
-        topic = self._metadata.image.topics.get(name)
-        if topic is None:
-            raise UnknownTopic(f"topic {name} was deleted while it was being made")
-        return topic
-
-    async def _ask_for_topic(self, name: str) -> TopicImage:
-        """Have the controller make a topic, and wait until it is known here."""
-        (result,) = await self._controller_link.call(MakeTopics(commands=(self._automatic(name),)))
-        if result.error is not None and not isinstance(result.error, TopicExists):
-            raise result.error
-        await self._metadata.until(
-            lambda: name in self._metadata.image.topics, timeout_ms=limits.CONTROLLER_WAIT_MS_MAX
-        )
-        topic = self._metadata.image.topics.get(name)
-        if topic is None:
-            raise UnknownTopic(f"topic {name} was made, but is not known here yet; ask again")
-        return topic
+        return await self._commands.submit(self._missing_topics, self._automatic(name))
 
     async def delete_topics(
         self, targets: Sequence[tuple[str | None, UUID | None]]
@@ -179,3 +155,44 @@ class TopicAdmin:
                 "segment.bytes": str(self._settings.get(f"{prefix}.segment.bytes")),
             },
         )
+
+
+class _MissingTopics:
+    """Topics that a node needs, as a ``Domain`` of commands; one that another node makes first will do."""
+
+    def __init__(self, admin: TopicAdmin, metadata: MetadataView) -> None:
+        self._admin = admin
+        self._metadata = metadata
+
+    async def decide(self, command: CreateTopic) -> TopicImage:
+        """Make the topic, unless it is being made."""
+        if command.name not in self._metadata.quorum.head.topics:
+            (result,) = await self._admin.create_topics([command])
+            if result.error is not None:
+                raise result.error
+        else:
+            await self._metadata.quorum.settled()
+        topic = self._metadata.image.topics.get(command.name)
+        if topic is None:
+            raise UnknownTopic(f"topic {command.name} was deleted while it was being made")
+        return topic
+
+    def request(self, command: CreateTopic) -> MakeTopics:
+        """Ask the controller for it."""
+        return MakeTopics(commands=(command,))
+
+    async def applied(self, command: CreateTopic, reply: Sequence[TopicResult]) -> TopicImage:
+        """Wait until it is known here."""
+        (result,) = reply
+        if result.error is not None and not isinstance(result.error, TopicExists):
+            raise result.error
+        await self._metadata.until(
+            lambda: command.name in self._metadata.image.topics,
+            timeout_ms=limits.CONTROLLER_WAIT_MS_MAX,
+        )
+        topic = self._metadata.image.topics.get(command.name)
+        if topic is None:
+            raise UnknownTopic(
+                f"topic {command.name} was made, but is not known here yet; ask again"
+            )
+        return topic

@@ -7,19 +7,28 @@ lasts. What a node said counts for a while: one that is silent is gone, and its 
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from millpond.base.errors import MillpondError
 from millpond.base.ids import NodeId
 from millpond.base.pressure import DISK, MEMORY, NONE, Pressure
 from millpond.engine.cluster.metadata_view import MetadataView
 from millpond.engine.cluster.node_info import NodeInfo
-from millpond.engine.peers import PeerHandlers, Peers, TellPressure
+from millpond.engine.peers import PeerHandlers, PeerRequest, Peers
 from millpond.engine.runtime.runtime import Runtime
 
 log = logging.getLogger(__name__)
 
 _REPEAT_MS = 3_000
 _BELIEVED_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellPressure(PeerRequest[None]):
+    """To every other node: what runs low here. The sender does not wait for an answer."""
+
+    node_id: NodeId
+    low_on: tuple[str, ...]
 
 
 class ClusterPressure:

@@ -8,6 +8,7 @@ from millpond.base.clock import Clock
 from millpond.base.ids import NodeId
 from millpond.base.rng import Rng
 from millpond.engine.cluster.admin import ClusterAdmin
+from millpond.engine.cluster.commands import ControllerCommands
 from millpond.engine.cluster.controller_host import ControllerHost, ControllerParts
 from millpond.engine.cluster.controller_link import ControllerLink
 from millpond.engine.cluster.disk_history import DiskHistory
@@ -125,17 +126,24 @@ class NodeServices:
             lambda: metadata.controller_id,
             metadata.leader_changed,
         )
+        self.commands = ControllerCommands(metadata, self.controller_link)
         self.topic_admin = TopicAdmin(
             runtime=runtime,
             metadata=metadata,
             settings=settings,
-            controller_link=self.controller_link,
+            commands=self.commands,
             open_new_partitions=self.topics.open_waiting,
         )
         self.settings_admin = SettingsAdmin(
             runtime=runtime, metadata=metadata, settings=settings, info=info
         )
-        self.admin = ClusterAdmin(lambda: metadata.quorum, info.node_id, settings.rules, proof)
+        self.admin = ClusterAdmin(
+            lambda: metadata.quorum,
+            info.node_id,
+            settings.rules,
+            proof,
+            fencings=lambda: self.controller.fencings(),
+        )
         self.disk_history = DiskHistory(
             info=info,
             log_dirs=self.log_dirs,

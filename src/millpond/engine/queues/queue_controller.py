@@ -18,7 +18,7 @@ from millpond.base.errors import (
     UnknownResource,
 )
 from millpond.base.ids import NodeId
-from millpond.engine.peers import DecideOnQueues, QueueDecision
+from millpond.engine.queues.peer_requests import DecideOnQueues, QueueDecision
 from millpond.engine.queues.services import QueueServices
 from millpond.engine.runtime.backoff import Backoff
 from millpond.metadata.controller import (
@@ -75,7 +75,22 @@ class QueueController:
         """This node, in this life."""
         return f"{self._engine.info.node_id}.{self._engine.info.incarnation_id.hex}"
 
-    async def carry_out(self, command: Command, *, node: NodeId, life: str) -> Decision:
+    # --- a domain of the controller's commands -----------------------------------------------------
+
+    async def decide(self, command: Command) -> Decision:
+        """Decide a command of this node. Raises a ``BrokerRefusal``; ``NotController``."""
+        return await self._carry_out(command, node=self._engine.info.node_id, life=self.life)
+
+    def request(self, command: Command) -> DecideOnQueues:
+        """Ask the controller to decide a command of this node."""
+        return DecideOnQueues(node_id=self._engine.info.node_id, life=self.life, command=command)
+
+    async def applied(self, _command: Command, reply: QueueDecision) -> Decision:
+        """Wait until this node knows what was decided."""
+        await self._engine.metadata.quorum.applied_beyond(reply.offset)
+        return Decision(queue=reply.queue)
+
+    async def _carry_out(self, command: Command, *, node: NodeId, life: str) -> Decision:
         """Decide and agree. Raises a ``BrokerRefusal``; ``NotController`` if this node does not decide."""
         if not self._engine.metadata.is_controller or not self._has_begun:
             raise NotController(f"node {self._engine.info.node_id} does not decide on queues now")
@@ -112,7 +127,7 @@ class QueueController:
             )
 
     async def _on_command(self, request: DecideOnQueues) -> QueueDecision:
-        decision = await self.carry_out(request.command, node=request.node_id, life=request.life)
+        decision = await self._carry_out(request.command, node=request.node_id, life=request.life)
         return QueueDecision(offset=self._engine.metadata.quorum.applied - 1, queue=decision.queue)
 
     # --- records -----------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from millpond.engine.cluster.controller_link import ControllerLink
+from millpond.engine.cluster.commands import ControllerCommands
 from millpond.engine.cluster.membership import Membership
 from millpond.engine.cluster.metadata_view import MetadataView
 from millpond.engine.cluster.node_info import NodeInfo
@@ -15,18 +15,23 @@ from millpond.engine.runtime.flusher import Flusher
 from millpond.engine.runtime.runtime import Runtime
 
 
-class QueueServices(Protocol):
-    """The services of a node that queues are built on."""
+class LogServices(Protocol):
+    """The services of a node that the log of a queue is built on."""
 
-    info: NodeInfo
     runtime: Runtime
-    metadata: MetadataView
-    settings: NodeSettings
     membership: Membership
-    topic_admin: TopicAdmin
-    controller_link: ControllerLink
     flusher: Flusher
     partitions: Partitions
     repairs: Repairs
+
+
+class QueueServices(LogServices, Protocol):
+    """The services of a node that queues are built on."""
+
+    info: NodeInfo
+    metadata: MetadataView
+    settings: NodeSettings
+    topic_admin: TopicAdmin
+    commands: ControllerCommands
     peer_handlers: PeerHandlers
     peers: Peers | None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from millpond.base import errors
 from millpond.frontend.amqp.channel import Channel
-from millpond.queue.message import Message
+from millpond.message.hub import Message
 from millpond.rabbit.names import REPLY_TO
 from millpond.wire.amqp.methods import BasicDeliver
 
@@ -31,7 +31,7 @@ class Replies:
         self._frontend = frontend
         self._node = frontend.engine.info.node_id
         self._waiting: dict[str, Channel] = {}
-        frontend.queues.on_reply = self.deliver
+        frontend.queues.replies.on_reply = self.deliver
 
     def consume(self, channel: Channel, tag: str, *, no_ack: bool) -> None:
         """The channel wants answers. Raises ``ResourceInUse`` as RabbitMQ refuses it."""
@@ -76,7 +76,7 @@ class Replies:
         if node == self._node:
             self.deliver(key, message)
         else:
-            self._frontend.queues.send_reply(node, key, message)
+            self._frontend.queues.replies.send(node, key, message)
 
     def deliver(self, key: str, message: Message) -> None:
         """An answer for a channel of this node, if it is still there and reads what it is sent."""
@@ -89,8 +89,8 @@ class Replies:
         method = BasicDeliver(
             consumer_tag=channel.replies_tag,
             delivery_tag=channel.deliveries.next_tag,
-            exchange=message.exchange,
-            routing_key=message.routing_key,
+            exchange=message.address,
+            routing_key=message.key,
         )
         channel.session.send_content(channel, method, message.properties, message.body)
 

@@ -1,23 +1,22 @@
-"""Requests that only the controller can carry out, at a node that is not the controller.
+"""Requests that only the controller can carry out, at any node: a domain of the controller's commands.
 
-The client's own bytes go to the controller in an Envelope, and the controller's answer goes back as it is; so
-clients may ask any node, and a handler need not know where it runs. A request in an envelope is never sent on
-again: a node that is no longer the controller says so, and the first one looks for the one that is. While
-nodes of two releases are one cluster, clients are told of no version that an old controller does not know.
+At the controller its handler answers a request. Elsewhere the client's own bytes go to the controller in an
+Envelope, and the controller's answer goes back as it is; so clients may ask any node, and a handler need not
+know where it runs. A request in an envelope is never sent on again: a node that is no longer the controller
+says so, and the first one looks for the one that is. While nodes of two releases are one cluster, clients are
+told of no version that an old controller does not know.
 """
 
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from millpond.base import limits
 from millpond.base.errors import InvalidRequest, MillpondError, NotController, UnsupportedVersion
 from millpond.engine.api import MILLPOND_VERSION, RESOURCE_BROKER_LOGGER, Engine
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload, Result, decode
-from millpond.frontend.kafka.peers.envelope import CarryOut
+from millpond.peer.forwarded_request import ForwardedRequest
 from millpond.wire.kafka.api import APIS, ApiKey
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.envelope import (
@@ -26,6 +25,7 @@ from millpond.wire.kafka.envelope import (
     wrap_request,
     wrap_response,
 )
+from millpond.wire.kafka.error_codes import code_of
 
 if TYPE_CHECKING:
     from millpond.frontend.kafka.frontend import KafkaFrontend
@@ -52,6 +52,9 @@ FORWARDED: Mapping[ApiKey, tuple[int, ...]] = {
     ApiKey.UPDATE_FEATURES: (2,),
 }
 
+# Those that change nothing: the controller answers them at once.
+_QUERIES = frozenset((ApiKey.DESCRIBE_QUORUM, ApiKey.LIST_PARTITION_REASSIGNMENTS))
+
 # A client that was told of a change should find it where it asks next; if that takes longer, it asks again.
 _LEARN_MS_MAX = 1_000
 
@@ -65,24 +68,51 @@ def newest_version(handler: Handler, engine: Engine) -> int:
     return min(handler.max_version, by_level[min(level, len(by_level) - 1)])
 
 
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """A client's request, with the handler that answers it at the controller."""
+
+    handler: Handler
+    context: Context
+    request: Request
+
+
+class _Requests:
+    """Kafka's requests as a ``Domain`` of commands."""
+
+    async def decide(self, command: _Command) -> Payload:
+        return await _result(command.handler.handle(command.context, command.request))
+
+    def request(self, command: _Command) -> ForwardedRequest:
+        return ForwardedRequest(request=wrap_request(command.request), client=command.context.peer)
+
+    async def applied(self, command: _Command, reply: bytes) -> Payload:
+        body = unwrap_response(command.request, reply)
+        await _learn(command.context.engine, command.request, body)
+        return (body,)
+
+
+_REQUESTS = _Requests()
+
+
 def forwarded(handler: Handler) -> Handler:
     """The handler as a node has it that may or may not be the controller."""
     if handler.api_key not in FORWARDED:
         return handler
 
     def handle(context: Context, request: Request) -> Result:
-        engine = context.engine
-        if engine.metadata.is_alone or engine.metadata.is_controller or _is_for_this_node(request):
+        is_query = handler.api_key in _QUERIES and context.engine.metadata.is_controller
+        if is_query or _is_for_this_node(request):
             return handler.handle(context, request)
-        return _forward(context, handler, request)
+        return context.engine.commands.submit(_REQUESTS, _Command(handler, context, request))
 
     return replace(handler, handle=handle)
 
 
-def carry_out(frontend: "KafkaFrontend") -> "Callable[[CarryOut], asyncio.Future[bytes]]":
+def carry_out(frontend: "KafkaFrontend") -> "Callable[[ForwardedRequest], asyncio.Future[bytes]]":
     """What the controller does with a request that another node sent on."""
 
-    async def answer(question: CarryOut) -> bytes:
+    async def answer(question: ForwardedRequest) -> bytes:
         engine = frontend.engine
         if not engine.metadata.is_controller:
             raise NotController(f"node {engine.info.node_id} is not the controller")
@@ -102,40 +132,29 @@ def carry_out(frontend: "KafkaFrontend") -> "Callable[[CarryOut], asyncio.Future
             listener="",
             peer=question.client,
         )
-        return wrap_response(request, await _result(handler, context, request))
+        return wrap_response(request, await _carried_out(handler, context, request))
 
-    return cast("Callable[[CarryOut], asyncio.Future[bytes]]", answer)
+    return cast("Callable[[ForwardedRequest], asyncio.Future[bytes]]", answer)
 
 
-async def _result(handler: Handler, context: Context, request: Request) -> Payload:
+async def _carried_out(handler: Handler, context: Context, request: Request) -> Payload:
     try:
-        result = handler.handle(context, request)
-        if inspect.isawaitable(result):
-            result = await result
-        if isinstance(result, Deferred):
-            result = await result.received()
+        return await _result(handler.handle(context, request))
     except NotController:
         raise
     except MillpondError as error:
         if handler.refuse is None:
             raise
         return handler.refuse(request, code_of(error))
+
+
+async def _result(result: Result) -> Payload:
+    """Wait for what a handler returned."""
+    if inspect.isawaitable(result):
+        result = await result
+    if isinstance(result, Deferred):
+        result = await result.received()
     return result or ()
-
-
-async def _forward(context: Context, handler: Handler, request: Request) -> Payload:
-    question = CarryOut(request=wrap_request(request), client=context.peer)
-    try:
-        answer = await context.engine.controller_link.call(
-            question, timeout_ms=limits.CONTROLLER_WAIT_MS_MAX
-        )
-    except MillpondError as error:
-        if handler.refuse is None:
-            raise
-        return handler.refuse(request, code_of(error))
-    body = unwrap_response(request, answer)
-    await _learn(context.engine, request, body)
-    return (body,)
 
 
 async def _learn(engine: Engine, request: Request, body: bytes) -> None:

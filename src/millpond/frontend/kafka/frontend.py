@@ -18,10 +18,10 @@ from millpond.frontend.kafka.fetch_sessions import FetchSessions
 from millpond.frontend.kafka.forwarding import carry_out, forwarded
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
 from millpond.frontend.kafka.handlers import HANDLERS, api_versions
-from millpond.frontend.kafka.peers.envelope import CarryOut
-from millpond.frontend.kafka.peers.proof import ClusterSecret
 from millpond.frontend.kafka.session import KafkaSession
 from millpond.frontend.kafka.share_sessions import ShareSessions
+from millpond.peer.forwarded_request import ForwardedRequest
+from millpond.peer.proof import ClusterSecret
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import SCRATCH_BYTES, Request
 
@@ -113,7 +113,7 @@ class KafkaFrontend:
         ``turns`` and ``memory`` are what the connections of all front-ends share; without them, time is the
         engine's, and the bound of memory that of a small machine. Without a ``secret`` no node can prove that
         it is one. ``own_addresses`` are those by which the settings let other nodes find this one, and
-        ``shared_addresses`` those behind which any node may be: see ``peers/proof.py``.
+        ``shared_addresses`` those behind which any node may be: see ``peer/proof.py``.
         """
         self.engine = engine
         self.secret = secret
@@ -131,7 +131,7 @@ class KafkaFrontend:
         self._serve(one for one in HANDLERS if not peers_only or one.api_key in _PEER_APIS)
         if peers_only:
             self._serve([replace(api_versions.HANDLER, handle=self._keep_waiting)])
-        engine.peer_handlers.serve(CarryOut, carry_out(self))
+        engine.peer_handlers.serve(ForwardedRequest, carry_out(self))
         self.fetch_sessions = FetchSessions(
             engine.runtime.rng,
             engine.runtime.clock,

@@ -31,8 +31,8 @@ from millpond.wire.kafka.primitives import BytesLike
 if TYPE_CHECKING:
     from millpond.engine.api import Engine
     from millpond.frontend.kafka.frontend import KafkaFrontend
-    from millpond.frontend.kafka.peers.proof import Answering
     from millpond.frontend.kafka.session import KafkaSession
+    from millpond.peer.proof import Answering
 
 Payload: TypeAlias = Sequence[BytesLike]
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from millpond.base.errors import UnsupportedVersion, WrongCluster
 from millpond.base.ids import NodeId
 from millpond.engine.api import METADATA_TOPIC
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
-from millpond.frontend.kafka.peers.quorum import METADATA_TOPIC_ID, Asked, NodeAddress
-from millpond.frontend.kafka.peers.quorum_answering import answer_to_wire, request_of
+from millpond.peer.quorum import METADATA_TOPIC_ID, Asked, NodeAddress
+from millpond.peer.quorum_answering import answer_to_wire, request_of
 from millpond.raft.messages import Answer, ReplicaKey
 from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request

@@ -33,13 +33,14 @@ from millpond.base.errors import (
 from millpond.engine.api.runtime import LITTLE_COUNT, LITTLE_TIMES, SHORT_NS, Timed
 from millpond.frontend.kafka.access import NODES_ONLY
 from millpond.frontend.kafka.convert import ANONYMOUS
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
-from millpond.frontend.kafka.peers.versions import VERSION_OF_NOBODY
 from millpond.frontend.kafka.throttling import charge, with_throttle
+from millpond.peer.versions import UNKNOWN_VERSION
 from millpond.wire.kafka.api import APIS, ErrorCode
-from millpond.wire.kafka.connection import NEED_DATA, Request, ServerConnection
+from millpond.wire.kafka.connection import Request, ServerConnection
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.primitives import BytesLike
+from millpond.wire.shape import NEED_DATA
 
 if TYPE_CHECKING:
     from millpond.frontend.kafka.frontend import KafkaFrontend
@@ -509,7 +510,7 @@ class KafkaSession:
 
     def _unsupported(self, request: Request) -> None:
         """ApiVersions is answered in version 0 with what there is; anything else ends the connection."""
-        if self._is_on_trial and request.api_version != VERSION_OF_NOBODY:
+        if self._is_on_trial and request.api_version != UNKNOWN_VERSION:
             # A client, for which there is no room.
             self._end()
             return

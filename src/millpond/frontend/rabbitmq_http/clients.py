@@ -14,12 +14,14 @@ from typing import Any, TypeAlias
 from millpond.base import limits
 from millpond.base.errors import InvalidRequest, MillpondError
 from millpond.base.ids import NodeId
-from millpond.engine.peers import CloseConnections, ListClients, Peers
+from millpond.engine.api import Peers
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.frontend.rabbitmq_http.context import HandlerContext
 from millpond.frontend.rabbitmq_http.http import as_json
 from millpond.frontend.rabbitmq_http.node import node_rows
+from millpond.peer.close_connections import CloseConnections
+from millpond.peer.list_clients import ListClients
 
 log = logging.getLogger(__name__)
 

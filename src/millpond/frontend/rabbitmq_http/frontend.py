@@ -8,7 +8,6 @@ from http import HTTPStatus
 from millpond.base import errors, limits
 from millpond.engine.api.limits import RequestMemory
 from millpond.engine.api.runtime import Turns
-from millpond.engine.peers import CloseConnections, ListClients
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.logins import KeysNeeded
 from millpond.frontend.rabbitmq_http.access import REALM, STRANGER, Rank, log_in, look_at
@@ -17,6 +16,8 @@ from millpond.frontend.rabbitmq_http.context import API_VERSION, Call, HandlerCo
 from millpond.frontend.rabbitmq_http.http import Refused, Request, Response, bad_request, not_found
 from millpond.frontend.rabbitmq_http.routes import find
 from millpond.frontend.rabbitmq_http.session import HttpSession, Writer
+from millpond.peer.close_connections import CloseConnections
+from millpond.peer.list_clients import ListClients
 
 log = logging.getLogger(__name__)
 

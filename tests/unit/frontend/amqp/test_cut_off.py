@@ -8,7 +8,7 @@ import pytest
 
 from millpond.base.errors import InvalidRequest
 from millpond.engine.node.node import Node
-from millpond.engine.peers import CollectEvents
+from millpond.engine.queues.peer_requests import CollectEvents
 from millpond.engine.queues.remote.host_route import look_for
 from millpond.metadata.levels import MILLPOND_VERSION, RELAYED_QUEUES
 from millpond.metadata.records import FeatureLevels, RegisterBrokerRecord

@@ -16,17 +16,18 @@ import pytest
 
 from millpond.engine.api import CreateTopic
 from millpond.engine.node.node import Node
-from millpond.engine.peers import DecideOnQueues
+from millpond.engine.queues.peer_requests import DecideOnQueues
 from millpond.frontend.kafka import session
 from millpond.frontend.kafka.access import AUDIENCES, NODES_ONLY, Audience
 from millpond.frontend.kafka.forwarding import FORWARDED
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.handler import Context
 from millpond.frontend.kafka.handlers import HANDLERS
-from millpond.frontend.kafka.peers import queue_calls
-from millpond.frontend.kafka.peers.quorum import METADATA_TOPIC_ID
 from millpond.metadata.levels import MILLPOND_VERSION, PEER_PROOF
 from millpond.metadata.records import FeatureLevelRecord
+from millpond.peer.own_calls import OWN_CALLS_PRINCIPAL
+from millpond.peer.quorum import METADATA_TOPIC_ID
+from millpond.peer.table import OWN_CALLS
 from millpond.rabbit.commands import StoreAll
 from millpond.rabbit.records import User
 from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
@@ -94,7 +95,7 @@ def test_an_envelope_of_a_client_makes_no_administrator() -> None:
 
             node = cluster.nodes.client(1).prove()
             answer = await node.ask(ApiKey.ENVELOPE, 0, request)
-            queue_calls.from_wire(DecideOnQueues(node_id=1, life="x", command=_thief()), answer)
+            OWN_CALLS.from_wire(DecideOnQueues(node_id=1, life="x", command=_thief()), answer)
             assert "thief" in frontend.queues.broker.users
 
     run(story())
@@ -149,7 +150,7 @@ class _Door:
 
 def _envelope() -> Any:
     """The frame that took a node: the principal of nodes' questions about queues, and an administrator."""
-    return queue_calls.to_wire(DecideOnQueues(node_id=1, life="x", command=_thief()))
+    return OWN_CALLS.to_wire(DecideOnQueues(node_id=1, life="x", command=_thief()))
 
 
 def _thief() -> StoreAll:
@@ -189,7 +190,7 @@ class _Plausible:
             "topic_id": topic.topic_id,
             "group_id": "g",
             "name": "t",
-            "request_principal": queue_calls.ABOUT_QUEUES,
+            "request_principal": OWN_CALLS_PRINCIPAL,
             "request_data": bytes(_envelope().request_data),
         }
 

@@ -11,9 +11,9 @@ from millpond.engine.node.node import Node
 from millpond.frontend.kafka import forwarding
 from millpond.frontend.kafka.forwarding import FORWARDED
 from millpond.frontend.kafka.handlers import HANDLERS
-from millpond.frontend.kafka.peers.envelope import CarryOut
 from millpond.metadata.levels import NEWEST
 from millpond.metadata.records import FeatureLevelRecord
+from millpond.peer.forwarded_request import ForwardedRequest
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.envelope import (
@@ -176,7 +176,7 @@ def test_a_controller_that_does_not_know_a_version_says_so() -> None:
             controller = await cluster.controller()
             newer = wrap_request(Request(ApiKey.CREATE_TOPICS, 99, 7, "c", memoryview(b""), 0))
             with pytest.raises(UnsupportedVersion, match="upgrade it"):
-                await controller.peer_handlers.answer(CarryOut(request=newer, client=""))
+                await controller.peer_handlers.answer(ForwardedRequest(request=newer, client=""))
 
     run(story())
 
@@ -186,11 +186,11 @@ def test_a_request_is_not_sent_on_twice() -> None:
         async with memory_cluster() as cluster:
             other, _ = await elsewhere(cluster)
             with pytest.raises(NotController):
-                await other.peer_handlers.answer(CarryOut(request=b"", client=""))
+                await other.peer_handlers.answer(ForwardedRequest(request=b"", client=""))
             controller = await cluster.controller()
             fetch = wrap_request(Request(ApiKey.METADATA, 12, 7, "c", memoryview(b""), 0))
             with pytest.raises(InvalidRequest):
-                await controller.peer_handlers.answer(CarryOut(request=fetch, client=""))
+                await controller.peer_handlers.answer(ForwardedRequest(request=fetch, client=""))
 
     run(story())
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from millpond.base import limits
 from millpond.base.errors import InvalidRequest, MessageLost, MillpondError
 from millpond.base.ids import NodeId
-from millpond.engine.peers import CollectEvents, SendQueueRequests
+from millpond.engine.forwarding.kept import when_all
 from millpond.engine.queues.hosted.local_queue import LocalQueue
-from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle, when_all
+from millpond.engine.queues.peer_requests import CollectEvents, SendQueueRequests
+from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle
 from millpond.engine.queues.remote.host_route import Relay
 from millpond.engine.queues.remote.queue_messages import (
     DELETED,
@@ -39,9 +40,9 @@ from millpond.engine.queues.remote.queue_messages import (
     Refused,
     Wish,
 )
+from millpond.message.hub import Message
 from millpond.metadata.image import Image
 from millpond.queue.consumers import Consumer
-from millpond.queue.message import Message
 from millpond.queue.steps import Handout
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ class _RemoteNode:
         return self._sent
 
     def sealed(self, messages: list[Message]) -> bytes:
-        return self._queues.sealed(messages)
+        return self._queues.batches.pack(messages)
 
     # --- wishes ------------------------------------------------------------------------------------
 
@@ -279,7 +280,9 @@ class _RemoteNode:
     def _publish(self, queue: LocalQueue, wish: Publish) -> None:
         # Ages are counted by the clock that looks at them.
         now_ms = self._queues.engine.runtime.clock.now_ms()
-        messages = [one._replace(received_ms=now_ms) for one in self._queues.opened(wish.batch)]
+        messages = [
+            one._replace(received_ms=now_ms) for one in self._queues.batches.unpack(wish.batch)
+        ]
         taken = queue.publish(messages, again=wish.again)
         kept: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
 
@@ -402,7 +405,7 @@ class RemoteClients:
                 f"wishes {guest.next_number} of node {request.node_id} are missing"
             )
         guest.next_number += 1
-        for wish in request.wishes:
+        for wish in request.requests:
             guest.take(wish)
 
     async def _on_collect(self, request: CollectEvents) -> tuple[QueueEvent, ...]:
@@ -436,7 +439,7 @@ class RemoteClients:
     def _forget(self, node: NodeId) -> None:
         guest = self._guests.pop(node)
         log.info("clients of node %d are forgotten", node)
-        with self._queues.forgiving():
+        with self._queues.deletions.forgiving():
             guest.forget()
 
     def _look_again(self) -> None:

@@ -14,12 +14,11 @@ from typing import Any, TypeVar
 from millpond.base import limits
 from millpond.base.errors import MillpondError, PeerGone, PeerUnreachable, ShuttingDown
 from millpond.base.ids import NodeId
-from millpond.engine.peers import (
+from millpond.engine.peers import PeerRequest, Peers
+from millpond.engine.queues.peer_requests import (
     CollectEvents,
-    PeerRequest,
-    Peers,
     RelayCollect,
-    RelayWishes,
+    RelayQueueRequests,
     SendQueueRequests,
 )
 from millpond.engine.queues.remote.queue_messages import QueueEvent
@@ -47,7 +46,7 @@ class HostRoute:
 
     async def send(self, wishes: SendQueueRequests) -> None:
         """Raises ``PeerUnreachable`` if no way leads there, or what the host refuses with."""
-        await self._ask(wishes, RelayWishes(to=self._node, wishes=wishes), wait_ms=0)
+        await self._ask(wishes, RelayQueueRequests(to=self._node, requests=wishes), wait_ms=0)
 
     async def collect(self, collect: CollectEvents) -> tuple[QueueEvent, ...]:
         """Raises as ``send`` does."""
@@ -169,7 +168,7 @@ def look_for(collect: CollectEvents) -> SendQueueRequests:
         life=collect.life,
         session=collect.session,
         number=_NO_NUMBER,
-        wishes=(),
+        requests=(),
     )
 
 
@@ -178,11 +177,11 @@ class Relay:
 
     def __init__(self, engine: QueueServices) -> None:
         self._engine = engine
-        engine.peer_handlers.serve(RelayWishes, self._on_wishes)
+        engine.peer_handlers.serve(RelayQueueRequests, self._on_wishes)
         engine.peer_handlers.serve(RelayCollect, self._on_collect)
 
-    async def _on_wishes(self, request: RelayWishes) -> None:
-        await self._pass_on(request.to, request, request.wishes, wait_ms=0)
+    async def _on_wishes(self, request: RelayQueueRequests) -> None:
+        await self._pass_on(request.to, request, request.requests, wait_ms=0)
 
     async def _on_collect(self, request: RelayCollect) -> tuple[QueueEvent, ...]:
         collect = request.collect

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from millpond.base import limits
 from millpond.base.errors import MillpondError, ShuttingDown
 from millpond.base.ids import NodeId
-from millpond.engine.peers import CollectEvents, SendQueueRequests
+from millpond.engine.queues.peer_requests import CollectEvents, SendQueueRequests
 from millpond.engine.queues.remote.host_route import HostRoute
 from millpond.engine.queues.remote.queue_messages import (
     Answered,
@@ -151,7 +151,7 @@ class QueueLink:
                 life=self._life,
                 session=session,
                 number=number,
-                wishes=self._next_wishes(),
+                requests=self._next_wishes(),
             )
             number += 1
             await self.way.send(request)

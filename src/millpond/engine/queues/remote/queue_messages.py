@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, TypeAlias
 
-from millpond.base import errors
 from millpond.base.errors import MalformedData, MillpondError
 from millpond.base.fields import LongString, Table, decode_table, encode_table
 from millpond.cursor.ack import Range
+from millpond.engine.peers import decode_error, encode_error
 from millpond.queue.consumers import Consumer
 from millpond.rabbit.commands import DeleteQueue, Principal
 
@@ -216,33 +216,17 @@ _KINDS: dict[int, type[Any]] = {
 _NUMBERS = {kind: number for number, kind in _KINDS.items()}
 
 
-def encode_letters(letters: Iterable[Wish | QueueEvent]) -> bytes:
+def encode_messages(letters: Iterable[Wish | QueueEvent]) -> bytes:
     """Wishes or events, in order."""
     return encode_table({"letters": [_values(letter) for letter in letters]})
 
 
-def decode_letters(data: bytes) -> tuple[Any, ...]:
-    """Reads what ``encode_letters`` wrote. Raises ``MalformedData``."""
+def decode_messages(data: bytes) -> tuple[Any, ...]:
+    """Reads what ``encode_messages`` wrote. Raises ``MalformedData``."""
     found = decode_table(data).get("letters")
     if not isinstance(found, list):
         raise MalformedData("there are no letters")
     return tuple(_letter(one) for one in found)
-
-
-def encode_error(error: MillpondError) -> list[str]:
-    """A refusal, to be raised elsewhere."""
-    return [type(error).__name__, str(error)]
-
-
-def decode_error(value: object) -> MillpondError:
-    """Reads what ``encode_error`` wrote; a class that is not known here is a plain refusal."""
-    if not isinstance(value, list) or len(value) != 2:
-        return MillpondError("the peer refused, and did not say why")
-    name, text = map(str, value)
-    kind = getattr(errors, name, MillpondError)
-    if not (isinstance(kind, type) and issubclass(kind, MillpondError)):
-        kind = MillpondError
-    return kind(text)
 
 
 def _values(letter: Wish | QueueEvent) -> list[object]:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Engine
 from millpond.engine.api.transactions import AddPartitions, Place
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
 from millpond.frontend.kafka.transactions import fenced_code, when_all_durable
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,

@@ -8,13 +8,13 @@ import asyncio
 from uuid import UUID
 
 from millpond.base.errors import InvalidRequest, MillpondError, NotLeader, RequestTimedOut
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
 from millpond.frontend.kafka.quorum import check_changeable, check_cluster
 from millpond.raft.messages import ReplicaKey
 from millpond.raft.voters import Endpoint, Voter
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
 _NO_ID = UUID(int=0)

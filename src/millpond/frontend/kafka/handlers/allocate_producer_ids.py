@@ -1,7 +1,7 @@
 """AllocateProducerIds: a node gets a block of ids that nobody else has."""
 
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
-from millpond.frontend.kafka.peers.producer_ids import answer_to_wire, question_of
+from millpond.peer.producer_ids import answer_to_wire, question_of
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.allocate_producer_ids import AllocateProducerIdsResponse

@@ -1,10 +1,10 @@
 """AlterClientQuotas: set and remove what users, client ids and addresses may use."""
 
 from millpond.engine.api import AlterQuotas, QuotaResult
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

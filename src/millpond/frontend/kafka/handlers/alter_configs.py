@@ -1,10 +1,10 @@
 """AlterConfigs, the old form: what is not named goes back to its default."""
 
 from millpond.engine.api import AlterConfigs, AlterOp, ConfigResult
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,

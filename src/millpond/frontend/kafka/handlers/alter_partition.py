@@ -1,7 +1,7 @@
 """AlterPartition: a leader says who is in sync."""
 
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
-from millpond.frontend.kafka.peers.alter_in_sync import answer_to_wire, question_of
+from millpond.peer.alter_in_sync import answer_to_wire, question_of
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.alter_partition import AlterPartitionResponse

@@ -1,10 +1,10 @@
 """AlterPartitionReassignments: set partitions on their way to other nodes, or call them back."""
 
 from millpond.engine.api import Reassignment
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -3,7 +3,6 @@
 from uuid import UUID
 
 from millpond.base.errors import GroupNotEmpty, MillpondError, NotCoordinator
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import (
     Context,
     Handler,
@@ -14,6 +13,7 @@ from millpond.frontend.kafka.handler import (
 )
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,

@@ -1,7 +1,7 @@
 """AssignReplicasToDirs: a node says in which of its log directories its replicas lie."""
 
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
-from millpond.frontend.kafka.peers.assign_directories import answer_to_wire, question_of
+from millpond.peer.assign_directories import answer_to_wire, question_of
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse

@@ -1,7 +1,7 @@
 """BrokerHeartbeat: a node is alive, and hears what the controller thinks of it."""
 
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
-from millpond.frontend.kafka.peers.node_heartbeat import answer_to_wire, question_of
+from millpond.peer.node_heartbeat import answer_to_wire, question_of
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.broker_heartbeat import BrokerHeartbeatResponse

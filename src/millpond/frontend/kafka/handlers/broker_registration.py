@@ -1,7 +1,7 @@
 """BrokerRegistration: a node wants to take part; only the controller can let it."""
 
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
-from millpond.frontend.kafka.peers.register_node import answer_to_wire, question_of
+from millpond.peer.register_node import answer_to_wire, question_of
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.broker_registration import BrokerRegistrationResponse

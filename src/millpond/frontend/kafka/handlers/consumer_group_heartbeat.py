@@ -4,7 +4,6 @@ from uuid import UUID
 
 from millpond.base.errors import MillpondError
 from millpond.engine.api.groups import ConsumerHeartbeat, ConsumerHeartbeatAnswer
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import client_host, when_durable
 from millpond.frontend.kafka.handler import (
     Context,
@@ -16,6 +15,7 @@ from millpond.frontend.kafka.handler import (
 )
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from millpond.engine.api import AddPartitions, TopicResult
 from millpond.engine.api.limits import MutationBudget
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode
 from millpond.frontend.kafka.throttling import mutation_budget
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from millpond.base.errors import MillpondError
 from millpond.engine.api import CreateTopic, Engine, TopicResult
 from millpond.engine.api.limits import MutationBudget
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import (
     Context,
     Handler,
@@ -17,6 +16,7 @@ from millpond.frontend.kafka.handler import (
 from millpond.frontend.kafka.throttling import mutation_budget
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,

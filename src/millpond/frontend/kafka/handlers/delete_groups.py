@@ -4,10 +4,10 @@ import asyncio
 
 from millpond.base.errors import GroupNotFound, MillpondError, NotCoordinator
 from millpond.engine.api import Engine
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,

@@ -5,11 +5,11 @@ from uuid import UUID
 
 from millpond.engine.api import TopicResult
 from millpond.engine.api.limits import MutationBudget
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode
 from millpond.frontend.kafka.throttling import mutation_budget
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,

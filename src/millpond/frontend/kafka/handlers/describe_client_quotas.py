@@ -2,10 +2,10 @@
 
 from millpond.base.errors import InvalidRequest, MillpondError
 from millpond.engine.api import QuotaFilter
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,

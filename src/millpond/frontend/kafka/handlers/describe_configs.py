@@ -13,7 +13,6 @@ from millpond.engine.api import (
     ConfigSource,
     Engine,
 )
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import (
     Context,
     Handler,
@@ -26,6 +25,7 @@ from millpond.frontend.kafka.handler import (
 from millpond.frontend.kafka.loggers import check_node, logger_levels
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -3,11 +3,11 @@
 from millpond.base.errors import MillpondError
 from millpond.engine.api.groups import GroupDescription, GroupState
 from millpond.frontend.kafka.convert import NOT_ASKED
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import GROUP_OPERATIONS
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,

@@ -2,7 +2,6 @@
 
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Engine
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import (
     Context,
     Handler,
@@ -14,6 +13,7 @@ from millpond.frontend.kafka.handler import (
 )
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

@@ -6,11 +6,11 @@ from collections.abc import Set as AbstractSet
 from millpond.base.errors import MillpondError
 from millpond.engine.api import INTERNAL_TOPICS, Engine, Image, TopicImage
 from millpond.frontend.kafka.convert import TOPIC_OPERATIONS
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
 from millpond.metadata.controller import check_topic_name
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

@@ -1,10 +1,10 @@
 """DescribeUserScramCredentials: who can log in by SCRAM; never with what (KIP-554)."""
 
 from millpond.base.errors import MillpondError
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,

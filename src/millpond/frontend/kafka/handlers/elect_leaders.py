@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from millpond.engine.api import Election, ElectionResult
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,

@@ -1,32 +1,21 @@
-"""Envelope: another node sends on a client's request for the controller, or asks about queues or timers."""
+"""Envelope: a client's request that another node sent on, or a call that Kafka has no API for."""
 
-from millpond.base.errors import MillpondError
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
-from millpond.frontend.kafka.peers import queue_calls, timer_calls
-from millpond.frontend.kafka.peers.envelope import answer_to_wire, question_of
+from millpond.peer.forwarded_request import answer_to_wire, question_of
+from millpond.peer.own_calls import OWN_CALLS_PRINCIPAL
+from millpond.peer.table import OWN_CALLS
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
-from millpond.wire.kafka.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from millpond.wire.kafka.messages.envelope import EnvelopeResponse
 
 
 async def handle(context: Context, request: Request) -> Payload:
     message = decode(request)
-    if message.request_principal == queue_calls.ABOUT_QUEUES:
-        return encode(request, await _about_queues(context, message))
-    if message.request_principal == timer_calls.ABOUT_TIMERS:
-        position = await context.engine.peer_handlers.answer(timer_calls.question_of(message))
-        return encode(request, timer_calls.answer_to_wire(position))
+    handlers = context.engine.peer_handlers
+    if message.request_principal == OWN_CALLS_PRINCIPAL:
+        return encode(request, await OWN_CALLS.answer(message, handlers))
     question = question_of(message)
-    return encode(request, answer_to_wire(await context.engine.peer_handlers.answer(question)))
-
-
-async def _about_queues(context: Context, message: EnvelopeRequest) -> EnvelopeResponse:
-    question = queue_calls.question_of(message)
-    try:
-        answer = await context.engine.peer_handlers.answer(question)
-    except MillpondError as error:
-        return queue_calls.answer_to_wire(question, None, error)
-    return queue_calls.answer_to_wire(question, answer)
+    return encode(request, answer_to_wire(await handlers.answer(question)))
 
 
 HANDLER = Handler(

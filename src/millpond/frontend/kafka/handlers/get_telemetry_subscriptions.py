@@ -5,10 +5,10 @@ from uuid import UUID
 from millpond.base.errors import MillpondError
 from millpond.engine.api.limits import ACCEPTED_CODECS
 from millpond.frontend.kafka.convert import client_words
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,

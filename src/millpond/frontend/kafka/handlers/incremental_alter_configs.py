@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from millpond.base.errors import InvalidConfig, InvalidRequest
 from millpond.engine.api import RESOURCE_BROKER_LOGGER, AlterConfigs, AlterOp, ConfigResult
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode
 from millpond.frontend.kafka.loggers import alter_loggers, check_node
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,

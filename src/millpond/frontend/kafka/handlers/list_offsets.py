@@ -5,11 +5,11 @@ from functools import partial
 
 from millpond.base.errors import MillpondError, OffsetNotAvailable
 from millpond.engine.api import Engine
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result
 from millpond.frontend.kafka.slices import in_slices, is_large
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.list_offsets import (
     FoundOffset,
     WantedOffset,

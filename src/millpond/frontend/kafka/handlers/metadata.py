@@ -15,12 +15,12 @@ from millpond.frontend.kafka.convert import (
     TOPIC_OPERATIONS,
     serving_nodes,
 )
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result
 from millpond.frontend.kafka.slices import SLICE, in_slices, is_large
 from millpond.metadata.controller import check_topic_name
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.metadata import (
     MetadataPartition,
     MetadataRequest,

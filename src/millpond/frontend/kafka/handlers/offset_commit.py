@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from millpond.base.errors import GroupNotFound, MillpondError
 from millpond.engine.api import Engine, TopicImage
 from millpond.engine.api.groups import CommitOffsets, CommittedOffset
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import code_for, when_durable
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -11,7 +11,6 @@ from uuid import UUID
 from millpond.base.errors import MillpondError, NotCoordinator
 from millpond.engine.api import Engine
 from millpond.engine.api.groups import CommittedOffset
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import code_for
 from millpond.frontend.kafka.handler import (
     Context,
@@ -26,6 +25,7 @@ from millpond.frontend.kafka.slices import SLICE, exhausted
 from millpond.frontend.kafka.transactions import when_all_durable
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

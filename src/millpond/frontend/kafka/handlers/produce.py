@@ -26,11 +26,11 @@ from millpond.engine.api import Partition
 from millpond.engine.api.transactions import Admission, Place
 from millpond.frontend.kafka.admission import admission_of, check_admitted
 from millpond.frontend.kafka.convert import leader_hint, node_endpoints
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload, Result
 from millpond.frontend.kafka.producer_versions import produce_abilities
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.produce import (
     ProducedPartition,
     ProducedTopic,

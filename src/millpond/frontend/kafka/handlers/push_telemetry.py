@@ -6,7 +6,6 @@ from uuid import UUID
 from millpond.base.errors import MillpondError
 from millpond.engine.api.limits import unpacked_size
 from millpond.frontend.kafka.convert import client_words
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import (
     Context,
     Handler,
@@ -18,6 +17,7 @@ from millpond.frontend.kafka.handler import (
 )
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 

@@ -2,8 +2,8 @@
 
 from millpond.base.errors import RemoteProtocolError, WrongCluster
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
-from millpond.frontend.kafka.peers.proof import Answering, ProofFailed, WrongDestination
 from millpond.frontend.kafka.quorum import complain_of_cluster
+from millpond.peer.proof import Answering, ProofFailed, WrongDestination
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.sasl_authenticate import (

@@ -1,7 +1,7 @@
 """SaslHandshake: a listener without SASL has no mechanism for clients; nodes prove what they are."""
 
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
-from millpond.frontend.kafka.peers.proof import MECHANISM, Answering, Place, nonce_from
+from millpond.peer.proof import MECHANISM, Answering, Place, nonce_from
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse

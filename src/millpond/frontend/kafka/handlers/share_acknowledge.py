@@ -2,7 +2,6 @@
 
 import asyncio
 
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import when_durable
 from millpond.frontend.kafka.handler import (
     Context,
@@ -16,6 +15,7 @@ from millpond.frontend.kafka.share import acknowledge, member_key
 from millpond.frontend.kafka.share_sessions import FINAL_EPOCH
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.share_acknowledge import (
     PartitionData,
     ShareAcknowledgeRequest,
@@ -48,9 +48,10 @@ def handle(context: Context, request: Request) -> Result:
             )
         topics.append(ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=partitions))
     if message.share_session_epoch == FINAL_EPOCH:
-        last = context.engine.share.release_member(key.group_id, key.member_id) or last
+        last = context.engine.share.delivery.release_member(key.group_id, key.member_id) or last
     answer = ShareAcknowledgeResponse(
-        acquisition_lock_timeout_ms=context.engine.share.lock_ms(key.group_id), responses=topics
+        acquisition_lock_timeout_ms=context.engine.share.delivery.lock_ms(key.group_id),
+        responses=topics,
     )
     return when_durable(last, encode(request, answer))
 

@@ -11,7 +11,6 @@ from uuid import UUID
 from millpond.base import limits
 from millpond.base.errors import InvalidRequest, MillpondError, NotCoordinator
 from millpond.engine.api.share import HandedOut, ShareWaiter
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import (
     Context,
     Deferred,
@@ -26,6 +25,7 @@ from millpond.frontend.kafka.share import acknowledge, member_key, watch_connect
 from millpond.frontend.kafka.share_sessions import FINAL_EPOCH, Place
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.share_fetch import (
     AcquiredRecords,
     PartitionData,
@@ -83,7 +83,7 @@ class _ShareFetch:
         watch_connection(self._context)
         self._acknowledge()
         if message.share_session_epoch == FINAL_EPOCH:
-            released = engine.share.release_member(self._key.group_id, self._key.member_id)
+            released = engine.share.delivery.release_member(self._key.group_id, self._key.member_id)
             self._durable = released or self._durable
             return self._answer_when_durable()
         self._session.update(
@@ -135,7 +135,7 @@ class _ShareFetch:
                     answer.acknowledge_error_message = str(error)
 
     def _acquire(self) -> None:
-        message, share = self._message, self._context.engine.share
+        message, share = self._message, self._context.engine.share.delivery
         self._refused.clear()
         records_left = message.max_records
         bytes_left = min(message.max_bytes, limits.FETCH_RESPONSE_BYTES_MAX)
@@ -183,7 +183,7 @@ class _ShareFetch:
     # --- waiting -----------------------------------------------------------------------------------
 
     def _wait(self, wait_ms: int) -> None:
-        self._waiter = self._context.engine.share.wait(
+        self._waiter = self._context.engine.share.delivery.wait(
             self._key.group_id, self._session.places, wait_ms=wait_ms, done=self._on_news
         )
         if self._deferred is None:
@@ -228,7 +228,9 @@ class _ShareFetch:
         return encode(
             self._request,
             ShareFetchResponse(
-                acquisition_lock_timeout_ms=self._context.engine.share.lock_ms(self._key.group_id),
+                acquisition_lock_timeout_ms=self._context.engine.share.delivery.lock_ms(
+                    self._key.group_id
+                ),
                 responses=[
                     ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
                     for topic_id, partitions in topics.items()

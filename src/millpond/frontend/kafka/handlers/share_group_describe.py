@@ -3,11 +3,11 @@
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Engine
 from millpond.engine.api.share import ShareMember, ShareState
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import GROUP_OPERATIONS
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.share_group_describe import (
     Assignment,
     DescribedGroup,

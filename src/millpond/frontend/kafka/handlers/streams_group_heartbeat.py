@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from millpond.base.errors import InvalidRequest, InvalidTopicName, InvalidTopology, MillpondError
 from millpond.engine.api.groups import StreamsHeartbeat, StreamsHeartbeatAnswer
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import client_host, when_durable
 from millpond.frontend.kafka.handler import (
     Context,
@@ -20,6 +19,7 @@ from millpond.group.streams.topology import CopartitionGroup, InternalTopic, Sub
 from millpond.metadata.controller import INTERNAL_TOPICS, check_topic_name
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages import streams_group_heartbeat as wire
 
 _NOT_SAID = -1

@@ -4,7 +4,6 @@ from millpond.base.errors import MillpondError
 from millpond.engine.api import Engine
 from millpond.engine.api.groups import CommittedOffset, PendOffsets
 from millpond.engine.api.transactions import refusal_of_commit
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import code_for
 from millpond.frontend.kafka.handler import (
     Context,
@@ -19,6 +18,7 @@ from millpond.frontend.kafka.producer_versions import commit_abilities
 from millpond.frontend.kafka.transactions import when_all_durable
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,

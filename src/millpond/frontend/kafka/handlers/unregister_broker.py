@@ -1,10 +1,10 @@
 """UnregisterBroker: a broker that is not coming back is forgotten; the only one cannot be."""
 
 from millpond.base.errors import MillpondError
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,

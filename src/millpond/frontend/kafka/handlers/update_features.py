@@ -2,10 +2,10 @@
 
 from millpond.base.errors import InvalidUpdateVersion
 from millpond.engine.api import Direction, FeatureChange
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,

@@ -4,13 +4,13 @@ from uuid import UUID
 
 from millpond.base.errors import FencedLeaderEpoch, InvalidRequest, MillpondError, NotLeader
 from millpond.base.errors import UnknownLeaderEpoch as NewerEpoch
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
 from millpond.frontend.kafka.quorum import check_cluster, leader_address
 from millpond.raft.messages import ReplicaKey
 from millpond.raft.voters import Endpoint, Voter
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.update_raft_voter import (
     CurrentLeader,
     UpdateRaftVoterRequest,

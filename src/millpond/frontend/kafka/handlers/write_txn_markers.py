@@ -8,11 +8,11 @@ commit, and a marker that would shut out the producer or the coordinator, are fo
 import asyncio
 
 from millpond.base.errors import MillpondError
-from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
 from millpond.frontend.kafka.transactions import when_all_durable
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
