@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from tests.support.broker_process import MillpondProcess
 
-from bench.machine import memory_of
+from bench.machine import cpu_seconds_of, memory_of
 
 PENDING = 1_000_000
 FIRING = 200_000
@@ -52,9 +52,10 @@ def main(arguments: Sequence[str]) -> None:
 def _figures(directory: Path, pending: int, firing: int) -> Iterator[tuple[str, str]]:
     for name, scattered in (("in order", False), ("scattered", True)):
         with MillpondProcess(directory / name.replace(" ", "-")) as broker:
-            rate, kept = _fire(broker, firing, scattered=scattered)
+            rate, by_cpu, kept = _fire(broker, firing, scattered=scattered)
             yield f"{firing:,} records taken in and kept as timers, due {name}", f"{kept:,.0f}/s"
             yield f"{firing:,} records fired, due {name}", f"{rate:,.0f}/s"
+            yield "the same by the broker's processor time", f"{by_cpu:,.0f}/s"
     with MillpondProcess(directory / "pending") as broker:
         _create(broker)
         before = memory_of(broker.pid).rss_mb
@@ -68,8 +69,8 @@ def _figures(directory: Path, pending: int, firing: int) -> Iterator[tuple[str, 
         yield "memory after the start", f"{memory_of(broker.pid).rss_mb - before:,.0f} MB"
 
 
-def _fire(broker: MillpondProcess, count: int, *, scattered: bool) -> tuple[float, float]:
-    """Records a second that are delivered, and that are taken in before."""
+def _fire(broker: MillpondProcess, count: int, *, scattered: bool) -> tuple[float, float, float]:
+    """Records a second that are delivered, by clock and by processor time, and that are taken in before."""
     _create(broker)
     first_ms = int(1000 * (time.time() + LEAD_S * max(1.0, count / 100_000)))
     due = [first_ms + number // DUE_PER_MS for number in range(count)]
@@ -77,8 +78,10 @@ def _fire(broker: MillpondProcess, count: int, *, scattered: bool) -> tuple[floa
         random.Random(7).shuffle(due)
     kept = _keep(broker, count, due.__getitem__)
     assert time.time() * 1000 < first_ms, "the records were due before all were kept"
-    last_ms = _last_delivery(broker, count)
-    return 1000 * count / (last_ms - first_ms), kept
+    busy_s = cpu_seconds_of(broker.pid)
+    last_ms = _read(broker, count, wanted=VALUE)
+    busy_s = cpu_seconds_of(broker.pid) - busy_s
+    return 1000 * count / (last_ms - first_ms), count / busy_s, kept
 
 
 def _within_an_hour(number: int) -> int:
@@ -121,10 +124,6 @@ def _keep(broker: MillpondProcess, count: int, due_ms: Callable[[int], int]) -> 
     assert producer.flush(TIMEOUT_S) == 0
     _read(broker, PARTITIONS, wanted=b"kept")
     return count / (time.perf_counter() - started)
-
-
-def _last_delivery(broker: MillpondProcess, count: int) -> int:
-    return _read(broker, count, wanted=VALUE)
 
 
 def _read(broker: MillpondProcess, count: int, *, wanted: bytes) -> int:
