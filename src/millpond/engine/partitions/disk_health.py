@@ -34,9 +34,9 @@ from millpond.engine.cluster.metadata_view import MetadataView
 from millpond.engine.cluster.node_info import NodeInfo
 from millpond.engine.partitions.topic_table import TopicTable
 from millpond.engine.quorum.metadata_log import METADATA_KEY
-from millpond.engine.quorum.quorum_driver import Waiting
 from millpond.engine.runtime.flusher import Flusher
 from millpond.engine.runtime.runtime import Runtime
+from millpond.engine.runtime.waiting import Waiting
 from millpond.engine.runtime.worker import Worker
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs

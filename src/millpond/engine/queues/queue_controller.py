@@ -3,7 +3,7 @@
 A command is decided from what is agreed on, and its facts are proposed together with the topics that queues
 need. What does not last hangs on *lives*: a queue on that of the node where it was declared, an exchange on
 those of all nodes that were there then. A life ends when its node is fenced or comes back in another one;
-what no life holds any more is removed, by whoever is the controller then.
+what no life holds any more is removed, by the controller of that time.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class QueueController:
         self._lock = asyncio.Lock()
         self._has_begun = False
         self._has_new_policy = False
-        # Whether the broker's furniture is being cleaned up, and whether there is a reason to look again.
+        # Whether declarations that do not last are being removed, and whether to look for more of them.
         self._is_cleaning = False
         self._is_wanted = False
         # Topics of queues with several priorities: a log each.
@@ -102,7 +102,7 @@ class QueueController:
         return decision
 
     def _is_over(self, command: Command) -> bool:
-        """Whether a queue is meant that is gone, whoever has its name now."""
+        """Return whether the command is about a queue that is gone, even if another has its name now."""
         match command:
             case DeleteQueue():
                 vhost, name = command.asker.vhost, command.name
@@ -151,7 +151,7 @@ class QueueController:
             records.append(QueueFactRecord(fact=fact))
             if isinstance(fact, QueueDeleted):
                 gone = self._broker.rooms(fact.vhost).queues.get(fact.name)
-                # A stream of somebody else's topic leaves it behind.
+                # A stream that reads an existing topic leaves it behind.
                 is_owner = gone is not None and STREAM_TOPIC not in gone.arguments
                 known = head.topics.get(gone.topic) if gone is not None and is_owner else None
                 if known is not None:
@@ -233,7 +233,7 @@ class QueueController:
         self._engine.runtime.tasks.spawn(self._clean_up(), name="queues that end")
 
     async def _clean_up(self) -> None:
-        """Until nothing is left to do, as long as this node decides: nobody else will say it again."""
+        """Until nothing is left to do, as long as this node decides: no other node will say it again."""
         pause = Backoff(_CLEAN_AGAIN_MS_MIN)
         try:
             while (

@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from millpond.base import limits
 from millpond.base.clock import Clock
@@ -29,14 +29,15 @@ from millpond.base.errors import (
 from millpond.base.ids import NodeId, Offset
 from millpond.base.stalls import StallMeter
 from millpond.engine.peers import Peers
+from millpond.engine.quorum.effects import Consequences, check_records, queue_effect
 from millpond.engine.quorum.raft_log import SNAPSHOT_PIECE_BYTES, DiskRaftLog
 from millpond.engine.runtime.flusher import Flusher
 from millpond.engine.runtime.tasks import TaskOwner
+from millpond.engine.runtime.waiting import Waiting
 from millpond.metadata.controller import METADATA_TOPIC
 from millpond.raft.messages import (
     Answer,
     BeginEpoch,
-    Committed,
     Effect,
     EndEpoch,
     Fetch,
@@ -47,7 +48,6 @@ from millpond.raft.messages import (
     Send,
     SnapshotAnswer,
     SnapshotId,
-    SnapshotInstalled,
     Vote,
 )
 from millpond.raft.replica import Replica
@@ -63,55 +63,6 @@ _FAREWELL_MS = 500
 
 # Later than anything: the only voter has nothing to wait for.
 _NEVER_MS = 2**40
-
-
-class Waiting:
-    """Tasks that wait for an event, woken in order of arrival."""
-
-    def __init__(self) -> None:
-        self._futures: dict[asyncio.Future[None], None] = {}
-
-    async def next(self, timeout_s: float | None = None) -> None:
-        """Wait until the event, or for so long."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._futures[future] = None
-        try:
-            await asyncio.wait([future], timeout=timeout_s)
-        finally:
-            self._futures.pop(future, None)
-
-    def wake(self) -> None:
-        """Wake all waiting tasks."""
-        for future in tuple(self._futures):
-            if not future.done():
-                future.set_result(None)
-
-
-class Consequences(Protocol):
-    """The owner of a driver: carries out the replica's effects."""
-
-    def carry_out(self, effect: Effect) -> None:
-        """Do what it asks for; requests to peers are not among that.
-
-        What raises is called again with the same effect, so it must be able to go on where it stopped.
-        """
-        ...
-
-    def on_damaged(self, offset: Offset, damage: str) -> None:
-        """The disk has damaged what this replica is to serve, the fact at this offset among it."""
-        ...
-
-    def on_unreadable(self, error: StorageFailure) -> None:
-        """The disk cannot be read just now, and another replica asks for what is there."""
-        ...
-
-    def on_failed(self, reason: str) -> None:
-        """The replica does not take part any more."""
-        ...
-
-    def on_suspended(self, reason: str) -> None:
-        """It does not because the disk refused a write; it will again when the disk takes writes."""
-        ...
 
 
 class _Flushing:
@@ -445,7 +396,7 @@ class QuorumDriver:
                 answer = await self._peers.ask_quorum(
                     to, request, timeout_ms=timeout_ms, leave_by_ms=leave_by_ms
                 )
-                _check_records(answer)
+                check_records(answer)
         except CorruptBatch as error:
             log.error("metadata: node %d sent damaged records (%s); asking again", to, error)
             answer = None
@@ -607,31 +558,3 @@ class QuorumDriver:
             end - 1, f"the disk has damaged the snapshot at offset {end} ({damage})"
         )
         return True
-
-
-def queue_effect(waiting: deque[Effect], effect: Effect) -> None:
-    """Put an effect behind those that wait, which it may make superfluous: what is agreed up to a later
-    offset includes the earlier one, and a snapshot that has taken the place of the log includes what the log
-    no longer has."""
-    if isinstance(effect, Committed):
-        if waiting and isinstance(waiting[-1], Committed):
-            waiting.pop()
-    elif isinstance(effect, SnapshotInstalled):
-        end = effect.snapshot.end_offset
-        kept = [
-            one
-            for one in waiting
-            if not isinstance(one, SnapshotInstalled)
-            and not (isinstance(one, Committed) and one.high_watermark <= end)
-        ]
-        waiting.clear()
-        waiting += kept
-    waiting.append(effect)
-
-
-def _check_records(answer: Answer) -> None:
-    """Raises ``CorruptBatch`` if records came damaged over the network."""
-    if isinstance(answer, FetchAnswer) and answer.records:
-        for position, header in iter_batches(answer.records):
-            if not check_crc(answer.records, position, header):
-                raise CorruptBatch(f"wrong checksum at offset {header.base_offset}")

@@ -33,11 +33,12 @@ from millpond.base.rng import Rng
 from millpond.base.stalls import StallMeter
 from millpond.engine.peers import Peers
 from millpond.engine.quorum.metadata_log import read_batches
-from millpond.engine.quorum.quorum_driver import QuorumDriver, Waiting
+from millpond.engine.quorum.quorum_driver import QuorumDriver
 from millpond.engine.quorum.raft_log import DiskRaftLog, FileElectionStore
 from millpond.engine.quorum.snapshotting import Snapshotting
 from millpond.engine.runtime.flusher import Flusher
 from millpond.engine.runtime.tasks import TaskOwner
+from millpond.engine.runtime.waiting import Waiting
 from millpond.engine.runtime.worker import Worker
 from millpond.metadata.image import Image, apply
 from millpond.metadata.image_records import image_delta
