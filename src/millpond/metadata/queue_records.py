@@ -2,7 +2,7 @@
 
 Each fact of ``rabbit/records.py`` is a metadata record of its own type, above all types that Kafka has. The
 image keeps the last fact about each thing, in the order in which things came to be, so that applying them one
-after the other gives the same furniture again. What goes takes with it what hangs on it, as in
+after the other gives the same declarations again. What goes takes with it what hangs on it, as in
 ``rabbit/broker.py``. A declaration costs the same among many things as among few; so does the end of a thing
 on which nothing hangs.
 """
