@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 SPARK  := $(VENV)/.installed-spark
 
 .PHONY: help up demo demo-check java test crash crash-spark chaos sim lint format interop-deps generate clean
-.PHONY: bench bench-groups bench-cluster bench-faults bench-amqp bench-spark
+.PHONY: bench bench-groups bench-cluster bench-faults bench-amqp bench-timers bench-spark
 .DEFAULT_GOAL := help
 
 help:  ## Show this list.
@@ -80,6 +80,9 @@ bench-faults: $(STAMP) interop-deps  ## How long clients wait when a node fails,
 
 bench-amqp: $(STAMP) interop-deps  ## RabbitMQ's clients, beside RabbitMQ.
 	$(BIN)/python -m bench amqp $(BENCH)
+
+bench-timers: $(STAMP)  ## Durable timers: memory of a million, rate of firing.
+	$(BIN)/python -m bench timers $(BENCH)
 
 bench-spark: $(SPARK) interop-deps  ## Spark's source and sink beside the official connector, at both brokers.
 	$(BIN)/python -m bench spark $(BENCH)

@@ -9,6 +9,7 @@
     python -m bench amqp                RabbitMQ's clients, beside RabbitMQ, at most 12 minutes
     python -m bench cluster             three nodes beside three, at most 11 minutes
     python -m bench faults              how long clients wait when a node fails, at most 12 minutes
+    python -m bench timers              durable timers, alone, at most 4 minutes
     python -m bench spark               Spark's formats beside each other, at most 15 minutes
 
 Both brokers run at the same time and idle while the other is measured; each cell is measured A, B, A, B ...
@@ -54,6 +55,11 @@ def main() -> None:
         from bench import spark
 
         spark.main(sys.argv[2:])
+        return
+    if sys.argv[1:2] == ["timers"]:
+        from bench.timers import main as timers_main
+
+        timers_main(sys.argv[2:])
         return
     if sys.argv[1:2] == ["amqp"]:
         from bench.amqp import main as amqp_main

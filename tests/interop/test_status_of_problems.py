@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from millpond.cli import cli
 from millpond.record.batch import iter_batches
 from tests.support.cluster_processes import MillpondCluster
+from tests.support.java_host import JavaHost
 from tests.support.ports import wait_until
 
 pytestmark = pytest.mark.interop
@@ -82,7 +83,10 @@ def read_until_error(cluster: MillpondCluster, offset: int) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_damaged_offsets_and_the_reason_of_fencing_are_told(cluster: MillpondCluster) -> None:
+def test_damaged_offsets_and_the_reason_of_fencing_are_told(
+    cluster: MillpondCluster, java_host: JavaHost
+) -> None:
+    """Kafka's own tools go on reading the answers that carry this."""
     holder = write(cluster)
     wait_until(
         lambda: status(cluster).exit_code == 0, timeout_s=PATIENCE_S, what="a healthy cluster"
@@ -97,6 +101,12 @@ def test_damaged_offsets_and_the_reason_of_fencing_are_told(cluster: MillpondClu
     assert f"damaged records\t1\t{TOPIC}-0 (node {holder})" in told.stdout
     assert f"node {holder}: {TOPIC}-0: offset {offset} is damaged (" in told.stdout
     assert "there is no other replica" in told.stdout
+
+    sizes = java_host.tool(
+        "kafka-log-dirs", "--bootstrap-server", cluster.bootstrap, "--describe",
+        "--broker-list", str(holder), timeout_s=PATIENCE_S,
+    )  # fmt: skip
+    assert f'"partition":"{TOPIC}-0"' in sizes.check().out
 
     controller = cluster.controller()
     victim = next(node for node in cluster.nodes if node not in (controller, holder))
@@ -115,3 +125,9 @@ def test_damaged_offsets_and_the_reason_of_fencing_are_told(cluster: MillpondClu
         in told.stdout
     )
     assert "start it" in told.stdout
+    brokers = java_host.tool(
+        "kafka-cluster", "list-endpoints", "--bootstrap-server", cluster.nodes[controller].bootstrap,
+        "--include-fenced-brokers", timeout_s=PATIENCE_S,
+    )  # fmt: skip
+    (row,) = [line for line in brokers.check().out.splitlines() if line.startswith(str(victim))]
+    assert "fenced" in row.split()

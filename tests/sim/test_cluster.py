@@ -16,6 +16,7 @@ import pytest
 from millpond.base.errors import MillpondError
 from tests.sim.cluster.apart import two_lose_each_other
 from tests.sim.cluster.busy import a_busy_machine
+from tests.sim.cluster.delays import delays_survive_faults
 from tests.sim.cluster.disks import (
     FAILING_DIRECTORIES,
     FAILING_DISKS,
@@ -126,6 +127,12 @@ def test_a_voter_that_dies_after_voting_remembers(seed: int) -> None:
 )
 def test_what_has_a_story_of_its_own(story: Callable[[World], None], seed: int) -> None:
     live(World(seed, Shape(nodes=3)), story)
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("seed", range(max(3, SEEDS // 4)))
+def test_delayed_records_are_delivered_once(seed: int, nodes: int) -> None:
+    live(World(seed, Shape(nodes=nodes, fault_pause=6.0)), delays_survive_faults)
 
 
 @pytest.mark.parametrize("policy", ["os", "group"])

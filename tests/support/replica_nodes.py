@@ -30,6 +30,7 @@ from millpond.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from millpond.peer.calls import ConnectionKind
 from millpond.peer.table import CALLS
 from millpond.raft.messages import Answer, Request
 from millpond.record.batch import iter_batches
@@ -81,19 +82,21 @@ class WirePeers(MemoryPeers):
 
     def __init__(self, nodes: "ReplicaNodes", node_id: NodeId) -> None:
         super().__init__(nodes, node_id)
-        self._clients: dict[NodeId, MemoryClient] = {}
+        # As between real nodes: a connection for each purpose, since answers come in order.
+        self._clients: dict[tuple[NodeId, ConnectionKind], MemoryClient] = {}
         # How many partitions each fetch named.
         self.named: list[int] = []
 
     async def call(self, to: NodeId, request: PeerRequest[Any], *, timeout_ms: int) -> Any:
         await asyncio.sleep(0.001)
-        if to not in self._nodes.engines or frozenset({self._node_id, to}) in self._nodes.cut:
-            self._clients.pop(to, None)
-            raise PeerUnreachable(f"node {to} does not answer")
-        client = self._clients.get(to)
-        if client is None:
-            client = self._clients[to] = MemoryClient(self._nodes.frontends[to]).prove()
         how = CALLS[type(request)]
+        way = to, how.connection
+        if to not in self._nodes.engines or frozenset({self._node_id, to}) in self._nodes.cut:
+            self._clients.pop(way, None)
+            raise PeerUnreachable(f"node {to} does not answer")
+        client = self._clients.get(way)
+        if client is None:
+            client = self._clients[way] = MemoryClient(self._nodes.frontends[to]).prove()
         message = how.to_wire(request)
         if isinstance(message, FetchRequest):
             self.named.append(sum(len(topic.partitions) for topic in message.topics))
@@ -101,10 +104,10 @@ class WirePeers(MemoryPeers):
             async with asyncio.timeout(timeout_ms / 1000):
                 answer = await client.ask(how.api_key, how.version, message)
         except (TimeoutError, AssertionError):
-            del self._clients[to]
+            self._clients.pop(way, None)
             raise PeerUnreachable(f"node {to} took too long") from None
         if frozenset({self._node_id, to}) in self._nodes.cut:
-            self._clients.pop(to, None)
+            self._clients.pop(way, None)
             raise PeerUnreachable(f"node {to} does not answer")
         return how.from_wire(request, answer)
 

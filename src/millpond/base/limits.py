@@ -398,3 +398,12 @@ TIMER_DELAY_MS_MAX = 10 * 365 * 24 * 3600 * 1000
 # Timers that are pending in one partition of __timers: 32 bytes of memory each, 160 MB. Leaders refuse more
 # delayed records for the targets of that partition until some were delivered.
 TIMERS_OF_A_SHARD_MAX = 5_000_000
+
+# Records of a batch that are looked at for delays on the event loop: about half a millisecond. Larger batches
+# go to a thread.
+LOOP_DEFERRED_RECORDS_MAX = 200
+
+# Batches of delayed records in one partition that wait to become timers, because the host of the timers does
+# not answer. Until then they are in the partition's log only, whose retention may delete them, so its leader
+# refuses more.
+DEFERRED_BATCHES_WAITING_MAX = 10_000

@@ -34,6 +34,7 @@ _KAFKA: dict[str, Command] = {
     "group": Command(
         "millpond.cli.group", "group", "List, describe, reset and delete consumer groups."
     ),
+    "timer": Command("millpond.cli.timer", "timer", "List and cancel delayed records."),
 }
 _AMQP: dict[str, Command] = {
     "queue": Command(

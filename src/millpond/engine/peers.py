@@ -8,7 +8,7 @@ quorum's own requests are those of ``raft.messages``; they go by ``Peers.ask_quo
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar, cast, get_args
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, get_args
 from uuid import UUID
 
 from millpond.base import errors
@@ -19,6 +19,7 @@ from millpond.metadata.controller import CreateTopic, TopicResult
 from millpond.metadata.records import BrokerEndpoint
 from millpond.raft.messages import Answer, Request
 from millpond.replication.fetch_session import NO_SESSION, OUT_OF_SESSION, ReplicaPosition
+from millpond.timer.shard import Schedule
 
 AnswerT = TypeVar("AnswerT")
 
@@ -376,6 +377,27 @@ class ListShareState(PeerRequest[Mapping[ShareKey, ShareStateRead]]):
     """Summaries of all that a node keeps of a group. Kafka: ReadShareGroupStateSummary, without topics."""
 
     group_id: str
+
+
+# --- to the host of a partition's timers -----------------------------------------------------------
+
+
+class TimerPosition(NamedTuple):
+    """What the host of timers answers to a target's leader."""
+
+    # Below which offset of the target all delayed records have become timers.
+    position: Offset
+    # Whether the leader should take no more delayed records.
+    is_full: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleTimers(PeerRequest[TimerPosition]):
+    """The leader of a partition passes on the delayed records that its log holds; they are kept for good when
+    the answer comes. Kafka has no such request.
+    """
+
+    command: Schedule
 
 
 # --- to the coordinator of a transaction ----------------------------------------------------------

@@ -48,6 +48,8 @@ class LogConfig:
     producer_id_expiration_ms: int = DAY_MS
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
+    # Whether producers may have records appended later.
+    millpond_delay_enable: bool = False
     # What consumers get where records are lost: "fail" or "skip".
     unreadable_records: str = "fail"
 

@@ -63,6 +63,7 @@ def topic_rules(config: LogConfig) -> TopicRules:
         keys_required=config.compacts,
         codec=topic_codec(config),
         level=config.compression_level,
+        has_delays=config.millpond_delay_enable,
     )
 
 

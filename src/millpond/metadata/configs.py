@@ -20,7 +20,7 @@ from millpond.metadata.broker_configs import (
     SUPPORTED,
 )
 from millpond.metadata.config_def import ConfigDef, ConfigType, Value
-from millpond.metadata.topic_configs import BROKER_NAMES, TOPIC_CONFIGS, BrokerName
+from millpond.metadata.topic_configs import BROKER_NAMES, DELAY_ENABLE, TOPIC_CONFIGS, BrokerName
 
 __all__ = [
     "ACCEPTED",
@@ -224,6 +224,11 @@ def check_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
             "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote "
             "log storage."
         )
+    if parsed.get(DELAY_ENABLE) and "compact" in _items(parsed.get("cleanup.policy")):
+        # The batches that keep delayed records until they are timers have no keys to compact by.
+        raise InvalidConfig(
+            f"{DELAY_ENABLE}=true is not possible with cleanup.policy=compact; delay records in another topic"
+        )
     return parsed
 
 
@@ -357,6 +362,10 @@ def _broker_value_behind(name: str, broker: Mapping[str, Any]) -> Value:
         if value is not None:
             return _scaled(value, behind.factor)
     return TOPIC_CONFIGS[name].default
+
+
+def _items(value: Value) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
 
 
 def _scaled(value: Value, factor: int) -> Value:

@@ -44,6 +44,7 @@ from millpond.metadata.group_configs import (
     group_config_def,
 )
 from millpond.metadata.image import Image, TopicImage, apply, unify_name
+from millpond.metadata.levels import check_topic_settings
 from millpond.metadata.records import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -158,6 +159,7 @@ def decide_create_topics(
                     f"{limits.PARTITIONS_PER_REQUEST_MAX}"
                 )
             configs = _checked_settings(command.configs)
+            check_topic_settings(configs, image.features)
         except MillpondError as error:
             results.append(TopicResult(name=command.name, error=error))
             continue
@@ -490,6 +492,8 @@ def _alter_resource(
             f"Cluster-level {', '.join(gone)} cannot be removed while ELR is enabled."
         )
     _CHECKS[command.resource_type](after)
+    if command.resource_type == RESOURCE_TOPIC and after.items() - before.items():
+        check_topic_settings(after, image.features)
     return [
         ConfigRecord(
             resource_type=command.resource_type,

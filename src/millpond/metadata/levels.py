@@ -13,6 +13,7 @@ from typing import Final
 from millpond.base.errors import UnsupportedVersion
 from millpond.base.kafka_encoding import Reader
 from millpond.metadata.queue_records import TYPES as QUEUE_FACT_TYPES
+from millpond.metadata.topic_configs import DELAY_ENABLE
 
 MILLPOND_VERSION: Final = "millpond.version"
 
@@ -34,6 +35,9 @@ RELAYED_QUEUES: Final = 3
 # Several replicas may be last known leaders, also while a partition has a leader. An older controller elects
 # none of several.
 SEVERAL_LAST_KNOWN_LEADERS: Final = 3
+# Topics may have ``millpond.delay.enable``. Their logs hold control batches with a sequence, and their
+# leaders ask the hosts of ``__timers``; an older node knows neither.
+DELAYS: Final = 3
 NEWEST: Final = DIRECTORIES
 
 # By type and version of a record.
@@ -68,6 +72,16 @@ def level_of(value: bytes) -> int:
     reader = Reader(value)
     reader.unsigned()  # the frame's version
     return LEVELS[reader.unsigned(), reader.unsigned()]
+
+
+def check_topic_settings(overrides: Mapping[str, str], features: Mapping[str, int]) -> None:
+    """Raises ``UnsupportedVersion`` if a topic's overrides need a higher level than the one in force."""
+    level = features.get(MILLPOND_VERSION, 0)
+    if level < DELAYS and overrides.get(DELAY_ENABLE, "false").strip().lower() == "true":
+        raise UnsupportedVersion(
+            f"{DELAY_ENABLE}=true needs level {DELAYS} of {MILLPOND_VERSION} and the cluster is at {level}: "
+            "when every node runs the new version, run `millpond cluster upgrade`"
+        )
 
 
 def check_level(values: Iterable[bytes], features: Mapping[str, int]) -> None:

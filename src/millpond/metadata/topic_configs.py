@@ -2,7 +2,7 @@
 
 Names, types, defaults and bounds are Apache Kafka 4.x's. Two differences, both on purpose: ``segment.bytes``
 may be as small as 14 bytes (Kafka 3's bound; 4.x wants 1 MiB), so that rolling can be watched in a test, and
-``flush.policy`` is ours.
+``flush.policy``, ``millpond.delay.enable`` and ``unreadable.records`` are ours.
 """
 
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ _BOOLEAN, _STRING, _INT, _LONG = (
 _DOUBLE, _LIST = ConfigType.DOUBLE, ConfigType.LIST
 
 COMPRESSION_CHOICES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+DELAY_ENABLE: Final = "millpond.delay.enable"
 WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
 HOUR_MS: Final = 60 * 60 * 1000
 
@@ -160,6 +161,12 @@ TOPIC_CONFIGS: Final[dict[str, ConfigDef]] = {
             "message.timestamp.type", _STRING, "CreateTime",
             "Whose time a record carries: its producer's, or the moment of the append.",
             choices=("CreateTime", "LogAppendTime"),
+        ),
+        _topic(
+            DELAY_ENABLE, _BOOLEAN, False,
+            "Millpond's own. Records with the header millpond.delay or millpond.deliver-at are appended when "
+            "they are due (docs/timers.md). Not for compacted topics. To end it set it to false; that keeps "
+            "the records that are pending.",
         ),
         _topic(
             "min.cleanable.dirty.ratio", _DOUBLE, 0.5,

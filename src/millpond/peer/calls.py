@@ -30,6 +30,7 @@ class ConnectionKind(Enum):
     REPLICAS = "replicas"  # long polls of followers
     TRANSACTIONS = "transactions"
     RECORDS = "records"  # a node's own writes, which wait for replicas
+    TIMERS = "timers"  # delayed records, which wait for replicas of __timers
     REPAIRS = "repairs"  # what a disk has damaged
     QUEUE_COMMANDS = "queue commands"  # to the controller, which waits for the quorum
     QUEUE_REQUESTS = "queue requests"

@@ -67,6 +67,7 @@ class TopicRules(NamedTuple):
     ``before_max_ms`` and ``after_max_ms`` bound how far a record's timestamp may be from the broker's time;
     the largest value means no bound, and neither applies when the topic uses ``append_time``.
     ``keys_required`` is for compacted topics. ``codec`` is the topic's own, None if producers choose.
+    ``has_delays``: records may ask to be appended later; that is not checked here.
     """
 
     message_bytes_max: int
@@ -76,6 +77,7 @@ class TopicRules(NamedTuple):
     keys_required: bool = False
     codec: Compression | None = None
     level: int | None = None
+    has_delays: bool = False
 
     @property
     def decompressed_bytes_max(self) -> int:

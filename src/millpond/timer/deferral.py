@@ -16,7 +16,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from millpond.base.errors import InvalidRecord
-from millpond.record.batch import BatchHeader, read_header
+from millpond.record.batch import HEADER_BYTES, BatchHeader, read_header
 from millpond.record.builder import NewRecord, build_batch
 from millpond.record.records import Record
 from millpond.timer import delayed
@@ -27,6 +27,9 @@ from millpond.timer.shard import Entry
 DEFERRED_TYPE: Final = 1_010
 _KEY: Final = Struct(">hh").pack(0, DEFERRED_TYPE)
 _COMPANION_EPOCH: Final = -2
+# What a delayed record has at most, beside the bytes that are kept of it, when it is delivered in a batch of
+# its own: the batch's header and two of the record's.
+DELIVERED_OVERHEAD: Final = HEADER_BYTES + 100
 
 
 class Deferral(NamedTuple):
@@ -34,6 +37,8 @@ class Deferral(NamedTuple):
 
     data: bytearray
     headers: tuple[BatchHeader, ...]
+    # Of the largest delayed record, alone in the batch that delivers it.
+    record_bytes_max: int
 
 
 def defer(header: BatchHeader, records: Sequence[Record], now_ms: int) -> Deferral | None:
@@ -53,11 +58,15 @@ def defer(header: BatchHeader, records: Sequence[Record], now_ms: int) -> Deferr
         raise InvalidRecord("a record cannot be delayed in a transaction; send it outside of one")
     kept: list[NewRecord] = []
     at_once: list[NewRecord] = []
+    largest = 0
     for record, request in zip(records, requests, strict=True):
         if request is None:
             at_once.append((record.timestamp, record.key, record.value, record.headers))
         one = delayed.plain(record) if request is None else request
-        kept.append((record.timestamp, _KEY, delayed.encode(one), ()))
+        value = delayed.encode(one)
+        kept.append((record.timestamp, _KEY, value, ()))
+        if request is not None:
+            largest = max(largest, len(value) + DELIVERED_OVERHEAD)
     data = build_batch(
         kept,
         offset_deltas=[record.offset - header.base_offset for record in records],
@@ -74,7 +83,7 @@ def defer(header: BatchHeader, records: Sequence[Record], now_ms: int) -> Deferr
         )
         headers.append(read_header(companion))
         data += companion
-    return Deferral(data, tuple(headers))
+    return Deferral(data, tuple(headers), largest)
 
 
 def is_deferral(header: BatchHeader, records: Sequence[Record]) -> bool:

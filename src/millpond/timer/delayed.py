@@ -49,6 +49,10 @@ class Kind(IntEnum):
     CANCEL = 2
 
 
+# By number: a look into a tuple takes a third of the time of ``Kind(number)``.
+_KINDS: Final = tuple(Kind)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delayed:
     """A record and when it is due.
@@ -129,8 +133,8 @@ def due_of(value: bytes) -> tuple[Kind, int]:
         version, kind, due_ms, _created_ms = _HEAD.unpack_from(value)
         if version != _VERSION or due_ms < 0:
             raise MalformedData(f"version {version} of a delayed record is not known")
-        return Kind(kind), due_ms
-    except (StructError, ValueError):
+        return _KINDS[kind], due_ms
+    except (StructError, IndexError):
         raise MalformedData(f"{len(value)} bytes are no delayed record") from None
 
 

@@ -54,6 +54,7 @@ class Schedule:
     """The target's leader says: these are all delayed records from ``first`` on, below ``upto``.
 
     ``is_reset``: the target's log ends at ``upto``, below the position; it has lost what was behind it.
+    ``begins``: the leader only asks for the position; a target that is not known begins with ``upto``.
     """
 
     target: Target
@@ -61,6 +62,7 @@ class Schedule:
     upto: int
     entries: Sequence[Entry] = ()
     is_reset: bool = False
+    begins: bool = False
 
 
 class TargetTimers:
@@ -127,6 +129,8 @@ class TimerShard:
             if command.entries:
                 raise TimerPositionGap(f"timers of {target} are not known; begin with its position")
             return [Scheduled(target, command.upto)]
+        if command.begins:
+            return []
         if command.is_reset:
             return [Scheduled(target, command.upto)] if command.upto < position else []
         if command.first > position:
@@ -162,8 +166,9 @@ class TimerShard:
     ) -> Intent | None:
         """The intent to deliver what is due, in order of due time; None if nothing is, or one is open.
 
-        ``fits`` says how many of these timers, one at least, go into one batch. What the intent names is out
-        of the wheel: a host that cannot write the intent must read the shard again.
+        ``fits`` says how many of these timers, one at least, go into one batch; what it raises is raised, and
+        nothing has changed then. What the intent names is out of the wheel: a host that cannot write the
+        intent must read the shard again.
         """
         known = self.targets.get(target)
         if known is None or known.intent is not None:
@@ -176,10 +181,13 @@ class TimerShard:
                 break
         sources = [one.number for one in due]
         if sources:
-            count = fits(sources)
+            try:
+                count = fits(sources)
+            except BaseException:
+                self._put_back(target, known, due)
+                raise
             assert count > 0
-            for one in due[count:]:
-                known.wheel.add(*one)
+            self._put_back(target, known, due[count:])
             sources = sources[:count]
         self._wake(target, known)
         if not sources:
@@ -187,6 +195,11 @@ class TimerShard:
         if known.producer_id is None:
             known.producer_id = producer_id
         return Intent(target, known.producer_id, known.sequence, tuple(sources))
+
+    def _put_back(self, target: Target, known: TargetTimers, due: Sequence[Due]) -> None:
+        for one in due:
+            known.wheel.add(*one)
+        self._wake(target, known)
 
     def again(self, target: Target, *, producer_id: int) -> Intent | None:
         """The open intent under a producer id that was never used; this host goes on with it.

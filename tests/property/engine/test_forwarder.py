@@ -140,6 +140,44 @@ def test_one_attempt_reaches_every_destination_that_works(
     run(story())
 
 
+@given(st.integers(WINDOW, 10), st.integers(1, 3))
+def test_items_that_fail_together_follow_in_their_order(count: int, rounds: int) -> None:
+    source = run(forwarded([["fails later"] * WINDOW * rounds], count, is_ordered=True))
+    assert source.over == list(range(count))
+
+
+def test_a_destination_that_admits_some_of_an_item_has_failed() -> None:
+    class Small:
+        """A destination that takes one message of the first call, which it tells later."""
+
+        def __init__(self) -> None:
+            self.calls: list[list[int]] = []
+
+        def put(self, messages: Sequence[int]) -> Taken:
+            self.calls.append(list(messages))
+            done: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+            done.set_result(1 if len(self.calls) == 1 else len(messages))
+            return Taken(len(messages), (done,))
+
+    async def story() -> tuple[list[list[int]], list[str]]:
+        place, over = Small(), list[str]()
+        forwarder: RetryingForwarder[str, int] = RetryingForwarder(
+            "a source",
+            route=lambda _item: [Dispatch([1, 2, 3], [place])],
+            on_kept=over.append,
+            is_over=lambda: False,
+            window=WINDOW,
+            pause_s=PAUSE_S,
+            is_ordered=True,
+            must_admit=True,
+        )
+        forwarder.forward(["item"])
+        await asyncio.sleep(PAUSE_S * 2)
+        return place.calls, over
+
+    assert run(story()) == ([[1, 2, 3], [1, 2, 3]], ["item"])
+
+
 def test_in_order_those_behind_a_failure_wait_and_otherwise_they_do_not() -> None:
     async def arrived_soon(*, is_ordered: bool) -> list[int]:
         source = Source([Place(["fails"])], is_ordered=is_ordered)

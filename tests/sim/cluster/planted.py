@@ -1,6 +1,6 @@
 """Bugs that other systems have had, put into the real code one at a time, to see that they are noticed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
@@ -17,6 +17,7 @@ from millpond.engine.quorum.quorum_driver import QuorumDriver
 from millpond.engine.quorum.raft_log import FileElectionStore
 from millpond.engine.replication import fetchers
 from millpond.engine.replication.replicas import Replicas
+from millpond.engine.timers import forwarding, timers
 from millpond.group.epochs import EpochGroup
 from millpond.log import compaction, incoming, segment_list
 from millpond.log.partition_log import PartitionLog
@@ -31,9 +32,12 @@ from millpond.record.records import Record
 from millpond.replication import following, partition, serving
 from millpond.replication.leadership import Follower, Leadership
 from millpond.replication.partition import Partition
+from millpond.timer.facts import Fact, Intent
+from millpond.timer.shard import TimerShard
 from tests.sim.cluster import consumers
 from tests.sim.cluster.apart import two_lose_each_other
 from tests.sim.cluster.busy import a_busy_machine
+from tests.sim.cluster.delays import delays_survive_faults
 from tests.sim.cluster.disks import (
     FAILING_DIRECTORIES,
     FAILING_DISKS,
@@ -205,6 +209,38 @@ def blame_others_for_own_stalls(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sessions, "_since", lambda _self, then_ms, now_ms: now_ms - then_ms)
 
 
+def deliver_before_the_intent_is_safe(patch: pytest.MonkeyPatch) -> None:
+    async def not_at_all(_durable: object) -> None:
+        pass
+
+    patch.setattr(timers, "flushed", not_at_all)
+
+
+def forget_open_intents(patch: pytest.MonkeyPatch) -> None:
+    """The next host delivers what an earlier one had begun to deliver, as if it had not."""
+    apply = TimerShard.apply
+
+    def forgetful(
+        self: TimerShard, found: Iterable[tuple[Fact, int]], *, is_replay: bool = False
+    ) -> None:
+        kept = [one for one in found if not (is_replay and isinstance(one[0], Intent))]
+        apply(self, kept, is_replay=is_replay)
+
+    patch.setattr(TimerShard, "apply", forgetful)
+
+
+def begin_at_the_end_of_the_log(patch: pytest.MonkeyPatch) -> None:
+    """A new leader passes on what it takes in itself, and nothing of what lies in its log."""
+    find = forwarding._Forwarder._find_position
+
+    async def careless(self: forwarding._Forwarder) -> None:
+        await find(self)
+        if self._position < self._read_upto:
+            await self._schedule(self._read_upto, ())
+
+    patch.setattr(forwarding._Forwarder, "_find_position", careless)
+
+
 _ANY = Shape(nodes=3, fault_pause=8.0)
 _CUT = Shape(nodes=3, plagues=("cut off",), fault_pause=25.0)
 _POWER = Shape(nodes=3, power=True, plagues=("power", "kill", "slow disk"), fault_pause=6.0)
@@ -217,6 +253,7 @@ _GOES_BACK = "the high watermark goes from|ends before .*, which was read"
 _LOST = f"{_GOES_BACK}|something got lost|is lost|was acknowledged at|readable up to|ends at"
 _PARTS = f"{_LOST}|stands .*, not|was read at .*, and now|served in epoch|takes a write"
 _TWICE = "was acknowledged at .* and read at|was read at .* and at|behind .* of the same writer"
+_DELIVERED_TWICE = "was delivered . times"
 _REGRESSES = "was committed at .*, and is at"
 
 
@@ -233,6 +270,7 @@ _EMPTIED = Shape(nodes=3, plagues=("wiped disk", "kill"), fault_pause=5.0)
 # So small that the newest of a key is soon in a segment that is closed.
 _COMPACTED = Shape(nodes=3, plagues=("kill",), compacts=True, settings={"log.segment.bytes": "400"})
 _CALM = Shape(nodes=3)
+_MOVING = Shape(nodes=3, plagues=("kill", "cut off", "bad network"), fault_pause=4.0)
 _BUSY = Shape(nodes=3, has_default_timeouts=True, settings={"replica.fetch.wait.max.ms": "500"})
 _LONE_POWER = Shape(nodes=3, lone_power=True, plagues=("power", "kill", "kill"), fault_pause=5.0)
 
@@ -321,6 +359,15 @@ PLANTED: dict[str, Planted] = {
     ),
     "a voter takes its own stall for silence of the leader": Planted(
         elect_after_own_stalls, _BUSY, a_busy_machine, "though every node was only slow"
+    ),
+    "a timer is delivered before its intent is safe": Planted(
+        deliver_before_the_intent_is_safe, _MOVING, delays_survive_faults, _DELIVERED_TWICE
+    ),
+    "an open intent is forgotten": Planted(
+        forget_open_intents, _MOVING, delays_survive_faults, _DELIVERED_TWICE
+    ),
+    "a new leader passes on nothing of what it has": Planted(
+        begin_at_the_end_of_the_log, _MOVING, delays_survive_faults, "what must be delivered"
     ),
     "who was given up may still commit": Planted(
         let_anybody_commit, _CALM, a_member_comes_back, _REGRESSES

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from millpond.record.builder import build_batch
+from millpond.record.records import Headers
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 from millpond.wire.kafka.messages.produce import (
@@ -85,6 +86,7 @@ class Producer:
         acks: int,
         pace: float,
         key_of: Callable[[bytes], bytes] | None = None,
+        headers_of: Callable[[bytes], Headers] = lambda _value: (),
     ) -> None:
         self.name = name
         self._client = client
@@ -95,6 +97,7 @@ class Producer:
         self._acks = acks
         self._pace = pace
         self._key_of = key_of
+        self._headers_of = headers_of
         self._identity: tuple[int, int] | None = None
         self._sequences: dict[int, int] = {}
         self._count = 0
@@ -113,6 +116,7 @@ class Producer:
     async def _write(self, partition: int, count: int) -> None:
         place = self._topic, partition
         values = [f"{self.name}.{self._count + n}".encode() for n in range(count)]
+        headers = [self._headers_of(value) for value in values]
         self._count += count
         for value in values:
             self._history.attempt(place, value)
@@ -122,7 +126,10 @@ class Producer:
                 producer_id, epoch = await self._known_identity()
                 sequence = self._sequences.get(partition, 0)
                 batch = build_batch(
-                    [(EPOCH_MS, self._key(value), value, ()) for value in values],
+                    [
+                        (EPOCH_MS, self._key(value), value, asked)
+                        for value, asked in zip(values, headers, strict=True)
+                    ],
                     producer_id=producer_id,
                     producer_epoch=epoch,
                     base_sequence=sequence,

@@ -37,7 +37,7 @@ def test_help_lists_the_commands_and_imports_none_of_them() -> None:
     assert done.returncode == 0, done.stderr
     for name in ("up", "doctor", "kafka", "amqp", "log", "config"):
         assert f"  {name} " in done.stdout
-    assert "  topic, produce, consume, group\n" in done.stdout
+    assert "  topic, produce, consume, group, timer\n" in done.stdout
     assert "  queue, exchange, binding, policy, vhost, user, definitions\n" in done.stdout
 
 

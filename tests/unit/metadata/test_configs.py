@@ -275,3 +275,11 @@ def test_a_topic_is_not_believed_to_be_stored_elsewhere() -> None:
 def test_both_names_of_the_nodes_number_are_shown() -> None:
     entries = describe_broker(BrokerConfig().with_node_id(7), ["node.id", "broker.id"])
     assert [(one.value, one.source) for one in entries] == [("7", ConfigSource.STATIC)] * 2
+
+
+def test_delays_are_not_for_compacted_topics() -> None:
+    assert check_topic_overrides({"millpond.delay.enable": "true", "cleanup.policy": "delete"})
+    for policy in ("compact", "compact,delete"):
+        with pytest.raises(InvalidConfig, match="compact"):
+            check_topic_overrides({"millpond.delay.enable": "true", "cleanup.policy": policy})
+        assert check_topic_overrides({"millpond.delay.enable": "false", "cleanup.policy": policy})

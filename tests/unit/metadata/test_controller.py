@@ -1,6 +1,7 @@
 """Decisions: an image and commands in, facts and answers out. No loop, no disk, no clock."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -15,6 +16,7 @@ from millpond.base.errors import (
     InvalidTopicName,
     MillpondError,
     PolicyViolation,
+    UnsupportedVersion,
 )
 from millpond.metadata.controller import (
     AddPartitions,
@@ -31,6 +33,7 @@ from millpond.metadata.controller import (
     decide_producer_ids,
 )
 from millpond.metadata.image import Image, apply
+from millpond.metadata.levels import DELAYS, MILLPOND_VERSION
 from millpond.metadata.records import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
@@ -269,3 +272,17 @@ def test_a_name_is_allowed_exactly_when_kafka_allows_it(name: str) -> None:
     else:
         with pytest.raises(InvalidTopicName):
             check_topic_name(name)
+
+
+def test_delays_are_refused_below_their_level_when_a_topic_is_made_and_when_it_is_altered() -> None:
+    old = cluster(1)
+    wanted = CreateTopic(name="t", partitions=1, configs={"millpond.delay.enable": "true"})
+    assert refusals(old, wanted) == [UnsupportedVersion]
+    plain = create(old, CreateTopic(name="t", partitions=1))
+    with pytest.raises(UnsupportedVersion):
+        alter(plain, ("millpond.delay.enable", AlterOp.SET, "true"))
+    new = replace(plain, features={MILLPOND_VERSION: DELAYS})
+    altered = alter(new, ("millpond.delay.enable", AlterOp.SET, "true"))
+    assert altered.topic_config("t") == {"millpond.delay.enable": "true"}
+    with pytest.raises(InvalidConfig):
+        alter(altered, ("cleanup.policy", AlterOp.SET, "compact"))

@@ -15,11 +15,14 @@ from millpond.metadata.features import (
 )
 from millpond.metadata.image import Image, apply
 from millpond.metadata.levels import (
+    DELAYS,
     ELIGIBLE_LEADERS,
     LEVELS,
+    MILLPOND_VERSION,
     NEWEST,
     SHORT_LEASES,
     check_level,
+    check_topic_settings,
     level_of,
 )
 from millpond.metadata.queue_records import TYPES as QUEUE_FACT_TYPES
@@ -117,3 +120,13 @@ def test_metadata_of_a_newer_release_are_left_alone(name: str, level: int) -> No
     assert beyond(image) is None
     image = apply(image, [FeatureLevelRecord(name=name, feature_level=level)])
     assert f"at level {level} of {name}" in (beyond(image) or "")
+
+
+def test_delays_need_their_level() -> None:
+    wanted = {"millpond.delay.enable": "true"}
+    for level in range(DELAYS):
+        with pytest.raises(UnsupportedVersion, match="millpond cluster upgrade"):
+            check_topic_settings(wanted, {MILLPOND_VERSION: level})
+    check_topic_settings(wanted, {MILLPOND_VERSION: DELAYS})
+    check_topic_settings({"millpond.delay.enable": "false"}, {})
+    check_topic_settings({}, {})

@@ -1,4 +1,4 @@
-"""What an administrator changes beside topics and settings: quotas, credentials, features, placement.
+"""Administration beside topics and settings: quotas, credentials, features, reassignments.
 
 Decisions are those of ``millpond.metadata``; here they are proposed to the metadata log and carried out. A
 change is durable and in force when its coroutine returns.
@@ -68,7 +68,7 @@ __all__ = [
 
 
 class ClusterAdmin:
-    """The administrator's door. ``host`` gives the metadata log, or raises while there is none."""
+    """The calls of administrators. ``host`` returns the metadata log, or raises while there is none."""
 
     def __init__(
         self,
@@ -85,13 +85,13 @@ class ClusterAdmin:
         self._rules = rules
 
     def fencings(self) -> Mapping[NodeId, Fencing]:
-        """Why each fenced node is fenced, if this node is the active controller; otherwise nothing."""
+        """Return why each fenced node is fenced, if this node is the active controller; otherwise nothing."""
         return self._fencings()
 
     async def alter_quotas(
         self, commands: Sequence[AlterQuotas], *, validate_only: bool = False
     ) -> Sequence[QuotaResult]:
-        """Change quotas, or only say what would happen."""
+        """Change quotas, or only validate the change."""
         host = self._host()
         names = {name for one in commands for kind, name in one.entity if kind == IP and name}
         decision = decide_alter_quotas(
@@ -104,13 +104,16 @@ class ClusterAdmin:
     def find_quotas(
         self, filters: Sequence[QuotaFilter], *, strict: bool
     ) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
-        """The entities that fit, with their quotas. Raises ``InvalidRequest``, ``UnsupportedVersion``."""
+        """Return the entities that match, with their quotas.
+
+        Raises ``InvalidRequest``, ``UnsupportedVersion``.
+        """
         return find_quotas(self._host().image, filters, strict=strict)
 
     async def alter_credentials(
         self, commands: Sequence[RemoveCredential | SetCredential]
     ) -> Sequence[tuple[str, MillpondError | None]]:
-        """Change who may log in; for each user what is wrong, or None."""
+        """Change SCRAM credentials; return an error or None for each user."""
         host = self._host()
         decision = decide_alter_credentials(host.head, commands)
         await host.propose(decision.records)
@@ -119,7 +122,7 @@ class ClusterAdmin:
     def credentials(
         self, users: Sequence[str]
     ) -> dict[str, list[UserScramCredentialRecord] | MillpondError]:
-        """The credentials of these users, or of all that have any."""
+        """Return the credentials of these users, or of all that have any."""
         found: dict[str, list[UserScramCredentialRecord] | MillpondError] = {}
         known: dict[str, list[UserScramCredentialRecord]] = {}
         for (user, _), credential in sorted(self._host().image.scram_credentials.items()):
@@ -139,7 +142,7 @@ class ClusterAdmin:
     async def update_features(
         self, changes: Sequence[FeatureChange], *, validate_only: bool = False
     ) -> None:
-        """Bring features to other levels, all or none. Raises ``InvalidUpdateVersion``."""
+        """Change the levels of features, all or none. Raises ``InvalidUpdateVersion``."""
         host = self._host()
         decide_update_features(host.head, changes, node_id=self._node_id)
         await self._check_proofs(host.head, changes)
@@ -194,7 +197,7 @@ class ClusterAdmin:
     async def reassign(
         self, commands: Sequence[Reassignment], *, allow_factor_change: bool = True
     ) -> Sequence[MillpondError | None]:
-        """Set partitions on their way to other nodes, or back; for each why not, or None.
+        """Begin or cancel reassignments of partitions; return an error or None for each.
 
         Returns when that is agreed; ``reassignments`` tells what is still on its way.
         """
@@ -211,20 +214,20 @@ class ClusterAdmin:
     def reassignments(
         self, wanted: Iterable[tuple[str, Iterable[int]]] | None
     ) -> list[tuple[str, int, PartitionImage]]:
-        """The partitions that are on their way: all, or those of these."""
+        """Return the reassignments in progress: all, or those of these partitions."""
         return find_reassignments(self._host().image, wanted)
 
     async def elect(
         self, election: Election, targets: Iterable[tuple[str, int]] | None
     ) -> Sequence[ElectionResult]:
-        """Elect leaders of these partitions, or wherever it is needed."""
+        """Elect leaders of these partitions, or of all that need one."""
         host = self._host()
         records, results = decide_elections(host.head, election, targets, self._rules(host.head))
         await host.propose(records)
         return results
 
     async def unregister(self, node: NodeId) -> None:
-        """Forget a node. Raises ``NodeNotRegistered``, ``PolicyViolation``."""
+        """Unregister a node. Raises ``NodeNotRegistered``, ``PolicyViolation``."""
         host = self._host()
         records = decide_unregister(host.head, node, self._rules(host.head))
         if len(host.head.brokers) == 1:

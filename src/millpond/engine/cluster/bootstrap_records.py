@@ -1,4 +1,4 @@
-"""What a node that is alone writes into the metadata at its start: who it is, and what lies here already."""
+"""The records that a node that is alone writes at its start: its registration, and partitions on its disk."""
 
 import logging
 from collections.abc import Callable
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootstrapParts:
-    """What the first records are made of."""
+    """What the first records depend on."""
 
     info: NodeInfo
     log_dirs: LogDirs
@@ -38,7 +38,7 @@ class BootstrapParts:
 
 
 async def write_first_facts(parts: BootstrapParts, *, fresh: bool) -> None:
-    """What each start adds: the format at the very first, the node, epochs after an unclean stop."""
+    """Write the records of a start: the first levels, the node, new epochs after an unclean stop."""
     metadata = parts.quorum
     records: list[MetadataRecord] = []
     known = metadata.image.brokers.get(parts.info.node_id)
@@ -51,7 +51,7 @@ async def write_first_facts(parts: BootstrapParts, *, fresh: bool) -> None:
         parts.info.incarnation_id,
         parts.log_dirs.ids,
     ):
-        # Nodes that join later find this life of the node registered, with the directories that it has.
+        # Nodes that join later find this incarnation registered, with its directories.
         is_replaced = bool(known.log_dirs) and not set(known.log_dirs) & set(parts.log_dirs.ids)
         records.append(registration(parts, known.end_points))
         if is_replaced:
@@ -68,7 +68,7 @@ async def write_first_facts(parts: BootstrapParts, *, fresh: bool) -> None:
 def registration(
     parts: BootstrapParts, end_points: tuple[BrokerEndpoint, ...]
 ) -> RegisterBrokerRecord:
-    """How a node that is alone says where it is reached."""
+    """Return the registration of a node that is alone, with its addresses."""
     return RegisterBrokerRecord(
         broker_id=parts.info.node_id,
         incarnation_id=parts.info.incarnation_id,
@@ -112,7 +112,7 @@ def _without_records(parts: BootstrapParts, image: Image) -> list[MetadataRecord
 
 
 def _adopted_topics(parts: BootstrapParts) -> list[MetadataRecord]:
-    """Partitions that lie here without any metadata: data of a broker whose metadata was elsewhere."""
+    """Return records for partitions on the disk that the metadata do not have."""
     counts: dict[str, int] = {}
     for key in parts.log_dirs.logs:
         # A number that no topic has is no partition; such a directory is set aside.

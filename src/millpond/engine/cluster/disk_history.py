@@ -1,4 +1,4 @@
-"""Whether this node's disks still hold what the cluster counts on: told with each registration.
+"""Whether this node's disks still hold its committed records, which it reports when it registers.
 
 A process registers under an incarnation id. The registrations since which the log directories have lost
 nothing are noted there, so that a later process can say of which of them it has everything, and the
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class DiskHistory:
-    """One for each node. The two callbacks ask its membership how this process has registered."""
+    """The disk history of a node. The two callbacks return how this process has registered."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class DiskHistory:
         self._has_said_missing = False
 
     def begin_alone(self) -> None:
-        """This process starts as the only node of its cluster: no other could have taken its place."""
+        """Note that this process starts as the only node of its cluster."""
         self._began_alone = True
         self._log_dirs.forget_shortened()
 
     def kept_registrations(self) -> Registrations:
-        """The registrations since which the disks have lost nothing, this process's among them.
+        """Return the registrations since which the disks have lost nothing, this process's among them.
 
         Before this process has registered, those of earlier processes count.
         """
@@ -61,7 +61,7 @@ class DiskHistory:
             kept = NO_REGISTRATIONS
             self._say_missing(known)
         elif known is not None and known.incarnation_id in kept.incarnation_ids:
-            # An earlier process was registered, and ended before it heard of it.
+            # An earlier process was registered, and ended before it was answered.
             kept = Registrations(broker_epoch=known.broker_epoch)
         return kept.asked_by(self._info.incarnation_id)
 
@@ -83,7 +83,7 @@ class DiskHistory:
         )
 
     def lost_replicas(self) -> tuple[tuple[UUID, int], ...]:
-        """The replicas that may be elected and whose committed records are not on the disk any more."""
+        """Return the replicas that may be elected although committed records of theirs are lost."""
         lost = lost_replicas(self._metadata.image, self._info.node_id, self._log_dirs.has_lost)
         if lost:
             log.error(

@@ -33,13 +33,13 @@ class MetadataView:
         self._quorum: QuorumHost | None = None
         self._observers: list[Observer] = []
         self._waiters = ImageWaiters()
-        # Whether this node has applied all that was agreed on when it started.
+        # Whether this node has applied all records that were committed when it started.
         self.has_caught_up = False
 
     # --- the quorum --------------------------------------------------------------------------------
 
     def open(self, quorum: QuorumHost) -> None:
-        """The metadata log is open: read it through this host."""
+        """Begin to read the metadata log through this host."""
         self._quorum = quorum
 
     @property
@@ -49,7 +49,7 @@ class MetadataView:
 
     @property
     def quorum(self) -> QuorumHost:
-        """This node's part in the quorum: where changes are proposed."""
+        """This node's quorum host, where changes are proposed."""
         if self._quorum is None:
             raise ShuttingDown("the broker has not started")
         return self._quorum
@@ -94,7 +94,7 @@ class MetadataView:
 
     @property
     def image(self) -> Image:
-        """The cluster as it is agreed on. An image never changes: ask again for a newer one."""
+        """The committed metadata. An image never changes: ask again for a newer one."""
         return self.quorum.image
 
     @property
@@ -107,7 +107,7 @@ class MetadataView:
         self._observers.append(call)
 
     def tell(self, before: Image, after: Image) -> None:
-        """The image changed. An observer that fails does not keep the others from being told."""
+        """Call the observers after a change; one that fails does not keep the others from being called."""
         for observer in (*self._observers, self._waiters.on_change):
             try:
                 observer(before, after)
@@ -119,12 +119,12 @@ class MetadataView:
         return await self._waiters.until(holds, timeout_ms=timeout_ms)
 
     def group_setting(self, group_id: str, name: str) -> Any:
-        """The value in force of a group's setting."""
+        """Return the value in force of a group's setting."""
         overrides = self.image.config_of(RESOURCE_GROUP, group_id)
         return group_setting(name, overrides, self._settings.broker)
 
     def address_of(self, node: NodeId, listener: str | None = None) -> tuple[str, int] | None:
-        """The address of a node: as it registered, on this listener if it has it, or as a voter."""
+        """Return the address of a node: as it registered, on this listener if it has it, or as a voter."""
         bootstrap = bootstrap_of(self._settings.broker)
         if node in bootstrap:
             return bootstrap[node]

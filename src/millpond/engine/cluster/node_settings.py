@@ -10,22 +10,22 @@ from millpond.metadata.records import RESOURCE_BROKER
 
 
 class NodeSettings:
-    """Changes only in ``reload``; ask for a value each time it is needed."""
+    """The settings of a node. They change in ``reload``, so get a value each time it is needed."""
 
     def __init__(self, broker: BrokerConfig, node_id: NodeId) -> None:
         self.broker = broker
         self._node_id = node_id
 
     def get(self, name: str) -> Any:
-        """The value in force of a broker setting."""
+        """Return the value in force of a broker setting."""
         return self.broker[name]
 
     def rules(self, image: Image) -> Rules:
-        """The rules for elections that these metadata and this node's settings give."""
+        """Return the rules of elections by these metadata and this node's settings."""
         return rules_of(image, self.broker)
 
     def reload(self, image: Image) -> None:
-        """Apply what the metadata set for all brokers and for this one."""
+        """Apply the settings of the metadata for all brokers and for this one."""
         self.broker = self.broker.altered(
             cluster_default=image.config_of(RESOURCE_BROKER, ""),
             node=image.config_of(RESOURCE_BROKER, str(self._node_id)),

@@ -39,14 +39,14 @@ log = logging.getLogger(__name__)
 
 
 def _as_set_for_all(entry: ConfigEntry) -> ConfigEntry:
-    """What all brokers were given, whatever this one has of its own."""
+    """Return a setting as it is for all brokers, without this broker's own value."""
     shared = tuple(one for one in entry.synonyms if one.source is ConfigSource.CLUSTER_DEFAULT)
     value = shared[0].value if shared else entry.value
     return replace(entry, value=value, source=ConfigSource.CLUSTER_DEFAULT, synonyms=shared)
 
 
 class SettingsAdmin:
-    """The settings in force, and the way to others."""
+    """Changes and describes settings."""
 
     def __init__(
         self,
@@ -75,14 +75,14 @@ class SettingsAdmin:
         )
         if not validate_only:
             after = apply(self._metadata.quorum.head, decision.records)
-            # Who is eligible to lead is so by min.insync.replicas.
+            # Eligible leaders depend on min.insync.replicas.
             changes = decide_eligible(after, self._settings.rules(after))
             await self._metadata.quorum.propose((*decision.records, *changes))
             self._say_without_effect(decision.records)
         return decision.results
 
     def _say_without_effect(self, records: Iterable[MetadataRecord]) -> None:
-        """An administrator shall not believe that something changed which did not."""
+        """Log settings that are accepted and have no effect."""
         names = [
             record.name
             for record in records
@@ -95,7 +95,7 @@ class SettingsAdmin:
             log.warning("accepted, no effect: %s", ", ".join(names))
 
     def describe_topic(self, topic: str, names: Iterable[str] | None = None) -> list[ConfigEntry]:
-        """A topic's settings and where each comes from. Raises ``UnknownTopic``, ``InvalidTopicName``."""
+        """Return a topic's settings and the origin of each. Raises ``UnknownTopic``, ``InvalidTopicName``."""
         check_topic_name(topic)
         if topic not in self._metadata.image.topics:
             raise UnknownTopic(f"there is no topic {topic}")
@@ -104,11 +104,11 @@ class SettingsAdmin:
         )
 
     def preview_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-        """The settings that a topic with these overrides has."""
+        """Return the settings of a topic with these overrides."""
         return describe_topic(overrides, self._settings.broker)
 
     def describe_broker(self, broker: str, names: Iterable[str] | None = None) -> list[ConfigEntry]:
-        """A broker's settings ("" for what holds for all brokers, by id otherwise)."""
+        """Return a broker's settings ("" for what holds for all brokers, by id otherwise)."""
         if broker not in {"", str(self._info.node_id)}:
             raise InvalidRequest(
                 f"Unexpected broker id, expected {self._info.node_id} or empty string, "
@@ -123,7 +123,7 @@ class SettingsAdmin:
     def describe_group(
         self, group_id: str, names: Iterable[str] | None = None
     ) -> list[ConfigEntry]:
-        """A group's settings, whether or not there is such a group."""
+        """Return a group's settings, also if the group does not exist."""
         if not group_id:
             raise InvalidRequest("a group that has settings has a name")
         overrides = self._metadata.image.config_of(RESOURCE_GROUP, group_id)
@@ -132,7 +132,7 @@ class SettingsAdmin:
     def describe_client_metrics(
         self, name: str, names: Iterable[str] | None = None
     ) -> list[ConfigEntry]:
-        """The settings of a subscription to clients' metrics, whether or not there is one."""
+        """Return the settings of a subscription to clients' metrics, also if it does not exist."""
         if not name:
             raise InvalidRequest("Client metrics subscription name must not be empty")
         return describe_client_metrics(

@@ -1,6 +1,6 @@
 """Hosts a state machine over an internal topic: load from the log, decide, append, apply, answer.
 
-One host serves each internal topic: groups, transactions, the state of share groups, timers. The topic is
+One host serves each internal topic: groups, transactions, the state of share groups. The topic is
 divided into shards, one for each partition; a key (a group id, a transactional id) belongs to the shard that
 its hash names. ``Shards`` says which of them this node leads and has loaded. The owner of the host is its
 ``ShardMachine``: it knows the state and the records, the host knows the log.

@@ -82,13 +82,20 @@ class Forwarder(Generic[MessageT]):
 
     def _report(self, destination: Destination[MessageT], count: int, error: BaseException) -> None:
         log.warning(
-            "%s: %d %s for %s given up without a copy: %s",
+            "%s: %d %s given up without a copy in %s: %s",
             self._source,
             count,
             "message is" if count == 1 else "messages are",
             destination,
             error,
         )
+
+
+class _Expected(NamedTuple):
+    """What a destination answers later, and how many messages it must have admitted by then."""
+
+    kept: Kept
+    messages: int
 
 
 class RetryingForwarder(Generic[ItemT, MessageT]):
@@ -113,7 +120,8 @@ class RetryingForwarder(Generic[ItemT, MessageT]):
         """``is_over``: the source is gone, and nothing is forwarded or reported any more.
 
         At most ``window`` items are on their way at a time. An item that failed is tried again after
-        ``pause_s``; if the order counts, those behind it wait, otherwise they are sent meanwhile.
+        ``pause_s``; if the order counts, those that were not sent before it failed wait and follow in order,
+        otherwise they are sent meanwhile. With a window of 1 the order of all of them is kept.
         ``must_admit``: a destination that refuses a message, because it is full, has failed.
         """
         self._source = source
@@ -125,6 +133,9 @@ class RetryingForwarder(Generic[ItemT, MessageT]):
         self._is_ordered = is_ordered
         self._must_admit = must_admit
         self._waiting: deque[ItemT] = deque()
+        # The place of each item in the order in which they came.
+        self._places: dict[ItemT, int] = {}
+        self._next_place = 0
         self._under_way: set[ItemT] = set()
         # One for all items if the order counts, otherwise one for each that failed.
         self._timers: set[asyncio.TimerHandle] = set()
@@ -139,11 +150,16 @@ class RetryingForwarder(Generic[ItemT, MessageT]):
 
     def forward(self, items: Iterable[ItemT]) -> None:
         """Forward the messages of these items, in order, as soon as the window has room."""
-        self._waiting += items
+        for item in items:
+            self._waiting.append(item)
+            self._places[item] = self._next_place
+            self._next_place += 1
         self._go_on()
 
     def close(self) -> None:
         """Drop what waits: the source is gone, or another node forwards its messages."""
+        for item in self._waiting:
+            del self._places[item]
         self._waiting.clear()
         for timer in self._timers:
             timer.cancel()
@@ -168,52 +184,57 @@ class RetryingForwarder(Generic[ItemT, MessageT]):
             self._on_failure(item, error)
             return
         if kept:
-            when_all_done(kept, lambda: self._on_outcome(item, kept))
+            when_all_done([each.kept for each in kept], lambda: self._on_outcome(item, kept))
         else:
             self._arrived(item)
 
-    def _put_all(self, item: ItemT) -> list[Kept]:
+    def _put_all(self, item: ItemT) -> list[_Expected]:
         """Raises why a destination does not take the messages of an item."""
-        kept: list[Kept] = []
+        kept: list[_Expected] = []
         try:
             for dispatch in self._route(item):
                 if dispatch.is_unroutable:
                     raise MillpondError("there is no destination for it")
                 for destination in dispatch.destinations:
                     taken = destination.put(dispatch.messages)
-                    kept += taken.durable
+                    kept += [_Expected(each, len(dispatch.messages)) for each in taken.durable]
                     if self._must_admit and taken.admitted < len(dispatch.messages):
                         raise MillpondError(f"{destination} is full")
         except MillpondError:
             # The item is sent again as a whole, so the outcome of this attempt does not count.
             for each in kept:
-                each.add_done_callback(lambda done: done.cancelled() or done.exception())
+                each.kept.add_done_callback(lambda done: done.cancelled() or done.exception())
             raise
         return kept
 
-    def _on_outcome(self, item: ItemT, kept: Sequence[Kept]) -> None:
-        for each in kept:
-            if each.cancelled():
+    def _on_outcome(self, item: ItemT, outcomes: Sequence[_Expected]) -> None:
+        for kept, messages in outcomes:
+            if kept.cancelled():
                 self._on_failure(item, "the broker stopped waiting for it")
                 return
-            if (error := each.exception()) is not None:
+            if (error := kept.exception()) is not None:
                 self._on_failure(item, error)
                 return
-            if self._must_admit and each.result() == 0:
+            admitted = kept.result()
+            if self._must_admit and admitted is not None and admitted < messages:
                 self._on_failure(item, "a destination is full")
                 return
         self._arrived(item)
 
     def _arrived(self, item: ItemT) -> None:
-        self._under_way.discard(item)
+        self._forget(item)
         if not self._is_over():
             self._on_kept(item)
             if self._waiting:
                 asyncio.get_running_loop().call_soon(self._go_on)
 
+    def _forget(self, item: ItemT) -> None:
+        self._under_way.discard(item)
+        del self._places[item]
+
     def _on_failure(self, item: ItemT, why: object) -> None:
         if self._is_over():
-            self._under_way.discard(item)
+            self._forget(item)
             return
         if not self._timers:
             log.warning(
@@ -227,9 +248,19 @@ class RetryingForwarder(Generic[ItemT, MessageT]):
             self._after_pause(lambda: self._send(item))
             return
         self._under_way.discard(item)
-        self._waiting.appendleft(item)
+        self._put_back(item)
         if not self._timers:
             self._after_pause(self._go_on)
+
+    def _put_back(self, item: ItemT) -> None:
+        """Let an item wait again at its place: those before it failed as well, and are at most a window."""
+        place = self._places[item]
+        before = 0
+        for other in self._waiting:
+            if self._places[other] > place:
+                break
+            before += 1
+        self._waiting.insert(before, item)
 
     def _after_pause(self, then: Callable[[], None]) -> None:
         def on_time() -> None:

@@ -181,6 +181,7 @@ class Lifecycle:
         services.transactions.start()
         services.share.start()
         services.timers.start()
+        services.timer_forwarding.start()
         services.runtime.tasks.spawn(services.maintenance.run(), name="maintenance")
         services.runtime.tasks.spawn(services.repairs.run(), name="repairs")
 
@@ -227,6 +228,7 @@ class Lifecycle:
         services.groups.stop()
         services.transactions.stop()
         services.share.stop()
+        services.timer_forwarding.stop()
         services.timers.stop()
         runtime.running = False
         await services.metadata.quorum.stop()

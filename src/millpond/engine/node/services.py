@@ -43,6 +43,7 @@ from millpond.engine.runtime.runtime import Runtime
 from millpond.engine.runtime.threads import Threads
 from millpond.engine.share.services import ShareServices
 from millpond.engine.share.share_groups import ShareGroups
+from millpond.engine.timers.forwarding import TimerForwarding
 from millpond.engine.timers.timers import Timers
 from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig
@@ -58,6 +59,7 @@ class NodeServices:
     replicas: Replicas
     transactions: Transactions
     share: ShareGroups
+    timer_forwarding: TimerForwarding
 
     def __init__(
         self,
@@ -209,6 +211,7 @@ class NodeServices:
                 runtime.clock,
                 lambda *args, **names: self.transactions.admit(*args, **names),
                 runtime.offload,
+                lambda: self.timer_forwarding,
             ),
             deletions=self.deletions,
             is_cut_off=lambda: self.membership.is_cut_off,
@@ -305,3 +308,4 @@ class NodeServices:
         )
         self.share = ShareGroups(share_services)
         self.timers = Timers(services, self.partition_calls)
+        self.timer_forwarding = TimerForwarding(services, self.timers)

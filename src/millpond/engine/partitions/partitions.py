@@ -31,6 +31,7 @@ from millpond.metadata.controller import INTERNAL_TOPICS
 from millpond.record.producer_abilities import ALL_ABILITIES, ProducerAbilities
 from millpond.record.validate import Validated
 from millpond.replication.partition import Partition
+from millpond.timer.deferral import Deferral
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +127,7 @@ class Partitions:
         producer: ProducerAbilities = ALL_ABILITIES,
         internal: bool = False,
         transactional_id: str | None = None,
-        validated: Validated | None = None,
+        validated: Validated | Deferral | None = None,
     ) -> Appended:
         """As ``append``, for a given partition. A transactional batch needs its ``transactional_id``.
 

@@ -19,8 +19,10 @@ from millpond.base.errors import (
     MillpondError,
     NotEnoughReplicas,
     StorageFailure,
+    TimersNotReady,
 )
 from millpond.base.limits import BESIDE_ROOM_BYTES, LOOP_DECOMPRESSED_BYTES_MAX
+from millpond.engine.partitions.deferred import deferred, deferred_at_once
 from millpond.engine.runtime.flusher import Flusher
 from millpond.engine.runtime.futures import when_all_succeed
 from millpond.engine.runtime.offload import OffloadPool
@@ -36,6 +38,7 @@ from millpond.record.validate import (
     validate_records,
 )
 from millpond.replication.partition import Partition
+from millpond.timer.deferral import Deferral
 
 log = logging.getLogger(__name__)
 
@@ -66,11 +69,28 @@ class AdmitTransactional(Protocol):
     ) -> "asyncio.Future[None] | None": ...
 
 
+class AdmitDelayed(Protocol):
+    """The leader's part in durable timers: what it must know of batches with delayed records."""
+
+    def check(self, partition: Partition) -> None:
+        """Raises ``TimersNotReady`` if the partition can take no delayed records now."""
+        ...
+
+    def note(self, partition: Partition, info: AppendInfo) -> None:
+        """Note that such a batch was appended."""
+        ...
+
+
 class Publisher:
     """Appends to partitions this node leads."""
 
     def __init__(
-        self, flusher: Flusher, clock: Clock, admit: AdmitTransactional, offload: OffloadPool
+        self,
+        flusher: Flusher,
+        clock: Clock,
+        admit: AdmitTransactional,
+        offload: OffloadPool,
+        delays: Callable[[], AdmitDelayed],
     ) -> None:
         self._flusher = flusher
         self._offload = offload
@@ -79,6 +99,7 @@ class Publisher:
         self._room = ScratchBuffer(LOOP_DECOMPRESSED_BYTES_MAX)
         self._clock = clock
         self._admit = admit
+        self._delays = delays
         self._disk_told_ms: int | None = None
         # The futures of waiting clients, by partition.
         self._waiting: dict[asyncio.Future[None], Partition] = {}
@@ -98,7 +119,7 @@ class Publisher:
         producer: ProducerAbilities,
         internal: bool,
         transactional_id: str | None = None,
-        validated: Validated | None = None,
+        validated: Validated | Deferral | None = None,
     ) -> Appended:
         """Append one batch that came from a client (or, ``internal``, from a coordinator of ours).
 
@@ -107,7 +128,8 @@ class Publisher:
         """
         joined: asyncio.Future[None] | None = None
         now_ms = self._clock.now_ms()
-        headers = None
+        headers: list[BatchHeader] | None = None
+        is_deferred = False
         if not internal:
             if partition.topic in INTERNAL_TOPICS:
                 raise InvalidTopicName(
@@ -123,8 +145,15 @@ class Publisher:
                 validated = validate_at_once(records, header, rules, now_ms, self._room)
                 if validated is None:
                     raise LongValidation("the records are checked beside the event loop")
-            records, header = validated
-            headers = [header]
+                if rules.has_delays:
+                    validated = deferred_at_once(validated, rules, now_ms)
+            if isinstance(validated, Deferral):
+                is_deferred = True
+                records, headers = validated.data, list(validated.headers)
+                self._check_delays(partition, headers)
+            else:
+                records, header = validated
+                headers = [header]
         if acks == -1:
             try:
                 partition.check_in_sync()
@@ -139,6 +168,8 @@ class Publisher:
         except StorageFailure as failure:
             self._tell_of_disk(failure, now_ms)
             raise
+        if is_deferred and not info.duplicate:
+            self._delays().note(partition, info)
         durable = None if partition.is_direct else self._durable(partition, info, acks)
         if durable is not None and not internal and partition.leadership is not None:
             self._waiting[durable] = partition
@@ -149,13 +180,13 @@ class Publisher:
 
     async def validate_in_thread(
         self, partition: Partition, records: bytearray | memoryview, *, producer: ProducerAbilities
-    ) -> Validated:
+    ) -> Validated | Deferral:
         """Check one batch that came from a client on a thread. Raises what ``append`` would."""
         rules = partition.log.rules
         now_ms = self._clock.now_ms()
         rooms = self._rooms
 
-        def validate() -> Validated:
+        def validate() -> Validated | Deferral:
             header = validate_header(
                 records,
                 message_bytes_max=rules.message_bytes_max,
@@ -166,11 +197,19 @@ class Publisher:
             except IndexError:
                 room = ScratchBuffer(BESIDE_ROOM_BYTES)
             try:
-                return validate_records(records, header, rules, now_ms, room)
+                validated = validate_records(records, header, rules, now_ms, room)
             finally:
                 rooms.append(room)
+            return deferred(validated, rules, now_ms) if rules.has_delays else validated
 
         return await self._offload.run(validate)
+
+    def _check_delays(self, partition: Partition, headers: list[BatchHeader]) -> None:
+        try:
+            self._delays().check(partition)
+        except TimersNotReady as error:
+            partition.log.refuse(headers, error)
+            raise
 
     def _on_answered(self, future: "asyncio.Future[None]") -> None:
         del self._waiting[future]

@@ -1,4 +1,4 @@
-"""The metadata log: how it is opened, and what it says: facts, and who votes."""
+"""The metadata log: opens it, and reads its records and voters."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -42,9 +42,9 @@ class FactBatch(NamedTuple):
 
 
 def open_metadata_log(log_dir: LogDir, now_ms: TimestampMs) -> PartitionLog:
-    """The metadata log of an open directory, made if there is none. Raises ``StorageFailure``."""
+    """Open the metadata log of a directory, creating it if there is none. Raises ``StorageFailure``."""
     if METADATA_KEY in log_dir.unreadable:
-        # To begin a new one would forget every topic and give producer ids out again.
+        # A new log would forget every topic and give out producer ids twice.
         raise StorageFailure(f"the metadata cannot be read: {log_dir.unreadable[METADATA_KEY]}")
     known = log_dir.logs.get(METADATA_KEY)
     if known is not None:
@@ -62,7 +62,7 @@ def _damaged(log: DiskRaftLog, offset: Offset, why: str) -> CorruptLog:
 
 
 def read_batches(log: DiskRaftLog, offset: Offset, upto: Offset) -> Iterator[FactBatch]:
-    """Every batch from this offset on and below ``upto``. Raises ``CorruptLog``."""
+    """Yield every batch from this offset on and below ``upto``. Raises ``CorruptLog``."""
     while offset < upto:
         try:
             data = log.read(offset, upto=upto, bytes_max=_READ_BYTES)

@@ -1,4 +1,4 @@
-"""What the settings say about the quorum: who votes at first, and its timing."""
+"""The settings of the quorum: its first voters and its timing."""
 
 import re
 
@@ -20,7 +20,7 @@ _LISTENER = "PLAINTEXT"
 
 
 def parse_voter(text: str, listener: str = _LISTENER) -> Voter:
-    """``id@host:port`` of ``controller.quorum.voters``. Raises ``InvalidConfig``."""
+    """Parse ``id@host:port`` of ``controller.quorum.voters``. Raises ``InvalidConfig``."""
     match = _VOTER.fullmatch(text.strip())
     if match is None or not 0 < int(match["port"]) <= _PORT_MAX:
         raise InvalidConfig(
@@ -31,7 +31,7 @@ def parse_voter(text: str, listener: str = _LISTENER) -> Voter:
 
 
 def parse_voters(texts: tuple[str, ...], listener: str = _LISTENER) -> VoterSet:
-    """All of them. Raises ``InvalidConfig``."""
+    """Parse all of ``controller.quorum.voters``. Raises ``InvalidConfig``."""
     voters = [parse_voter(text, listener) for text in texts]
     ids = [voter.key.id for voter in voters]
     if len(set(ids)) != len(ids):
@@ -91,7 +91,7 @@ def is_among_others(broker: BrokerConfig, node: NodeId) -> bool:
 
 
 def quorum_settings(broker: BrokerConfig) -> QuorumSettings:
-    """The timing of the quorum."""
+    """Return the timing of the quorum."""
     return QuorumSettings(
         election_timeout_ms=broker["controller.quorum.election.timeout.ms"],
         election_backoff_max_ms=broker["controller.quorum.election.backoff.max.ms"],
@@ -105,7 +105,7 @@ def quorum_settings(broker: BrokerConfig) -> QuorumSettings:
 def address_of(
     image: Image, voters: VoterSet, node: NodeId, listener: str | None
 ) -> tuple[str, int] | None:
-    """Where a node is found: as it registered, on this listener if it has it, or as a voter."""
+    """Return the address of a node: as it registered, on this listener if it has it, or as a voter."""
     broker = image.brokers.get(node)
     if broker is not None and broker.end_points:
         points = {point.name: point for point in broker.end_points}

@@ -1,4 +1,4 @@
-"""The quorum as its leader sees it: who votes, who follows, and how far each has come."""
+"""The quorum as its leader sees it: voters, observers, and the position of each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class ReplicaProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumDescription:
-    """Who keeps the metadata, and how far."""
+    """The replicas of the metadata and their positions."""
 
     leader_id: NodeId
     leader_epoch: LeaderEpoch
@@ -37,7 +37,7 @@ class QuorumDescription:
 def describe_quorum(
     replica: Replica, *, monotonic_ms: TimestampMs, now_ms: TimestampMs
 ) -> QuorumDescription:
-    """The quorum as this replica, which must lead it, sees it. Raises ``NotLeader``."""
+    """Describe the quorum; this replica must lead it. Raises ``NotLeader``."""
     role = replica.role
     if not isinstance(role, Leader):
         raise NotLeader(

@@ -1,4 +1,4 @@
-"""When the metadata log is replaced by a snapshot, and how: written in a thread, put in place on the loop."""
+"""Replaces the metadata log by snapshots: written in a thread, put in place on the loop."""
 
 import logging
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from millpond.raft.voters import VoterHistory
 
 log = logging.getLogger(__name__)
 
-# A log shorter than this is read in no time; beyond it, one that is mostly history is replaced.
+# A shorter log is read quickly; a longer one that is mostly superseded is replaced.
 FACTS_MIN = 10_000
 _RATIO = 4
 
 
 class Snapshotting:
-    """Counts what was agreed since the last snapshot, and takes the next one when that is much."""
+    """Counts records since the last snapshot, and takes the next one when there are many."""
 
     def __init__(
         self,
@@ -43,15 +43,15 @@ class Snapshotting:
         self._is_under_way = False
 
     def begin_anew(self, kept: int) -> None:
-        """A snapshot of so many facts is there, and nothing behind it."""
+        """Begin to count after a snapshot of so many records."""
         self._facts, self._facts_max = 0, max(FACTS_MIN, _RATIO * kept)
 
     def count(self, facts: int) -> None:
-        """A batch of so many facts; one of the quorum's own counts, too."""
+        """Count a batch of so many records; one of the quorum's own counts, too."""
         self._facts += max(facts, 1)
 
     def take_if_due(self, image: Image, end: Offset) -> None:
-        """Take one in the background if the log says little at great length."""
+        """Take a snapshot in the background if most of the log is superseded."""
         if self._is_under_way or self._facts < self._facts_max:
             return
         self._is_under_way = True

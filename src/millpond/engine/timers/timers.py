@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from millpond.base.errors import (
     MalformedData,
@@ -21,12 +21,13 @@ from millpond.base.errors import (
     ProducerFenced,
     ShuttingDown,
 )
-from millpond.base.ids import TopicPartition
+from millpond.base.ids import NodeId, TopicPartition
 from millpond.engine.coordinators.durable import Durable, flushed
 from millpond.engine.coordinators.record_replay import stored_batches
 from millpond.engine.coordinators.services import CoordinatorServices
 from millpond.engine.coordinators.shards import Shard, Shards
 from millpond.engine.partitions.partition_calls import PartitionCalls
+from millpond.engine.peers import ScheduleTimers, TimerPosition
 from millpond.engine.timers.timer_records import read_timers
 from millpond.group.offsets import partition_for
 from millpond.metadata.controller import TIMERS_TOPIC
@@ -36,7 +37,7 @@ from millpond.replication.partition import Partition
 from millpond.timer import facts
 from millpond.timer.delayed import Delayed, delivered, encode
 from millpond.timer.facts import Fact, Intent, Target
-from millpond.timer.shard import Schedule, TimerShard
+from millpond.timer.shard import Entry, Schedule, TimerShard
 
 log = logging.getLogger(__name__)
 
@@ -64,15 +65,6 @@ _FORGOTTEN_AT_ONCE: Final = 1_000
 _REFUSED_SEQUENCE: Final = (OutOfOrderSequence, ProducerFenced)
 
 
-class Scheduled(NamedTuple):
-    """What the host answers to a target's leader."""
-
-    # Below which offset of the target all delayed records have become timers.
-    position: int
-    # Whether the leader should take no more delayed records.
-    is_full: bool
-
-
 class Timers:
     """The timers that this node keeps and delivers."""
 
@@ -81,6 +73,9 @@ class Timers:
         self._partition_calls = partition_calls
         self._shards: Shards[TimerShard] = Shards(services, TIMERS_TOPIC, self)
         self._runners: dict[int, _Runner] = {}
+        # Partitions of __timers whose last write failed: their next runner waits a little.
+        self._failed: set[int] = set()
+        services.peer_handlers.serve(ScheduleTimers, self._on_schedule)
 
     def start(self) -> None:
         """Read the facts back and begin to deliver."""
@@ -91,7 +86,7 @@ class Timers:
         """Deliver nothing more."""
         self._shards.stop()
 
-    async def schedule(self, command: Schedule) -> Scheduled:
+    async def schedule(self, command: Schedule) -> TimerPosition:
         """Make timers of a target's delayed records; they are kept for good when this returns.
 
         Raises ``NotCoordinator``, ``CoordinatorLoadInProgress``, ``TimerPositionGap``.
@@ -102,12 +97,16 @@ class Timers:
             if decided:
                 self._write(shard, decided)
         durable = self._shards.settled(shard)
-        answer = Scheduled(shard.state.position(command.target), shard.state.is_full)
+        answer = TimerPosition(shard.state.position(command.target), shard.state.is_full)
         runner = self._runners.get(shard.partition.index)
         if runner is not None:
             runner.wake()
         await flushed(durable)
         return answer
+
+    def host_of(self, target: Target) -> NodeId:
+        """Return the node that keeps the timers of a target; -1 if there is none now."""
+        return self._shards.leader(_shard_key(target))
 
     def __len__(self) -> int:
         """How many timers are pending here."""
@@ -146,8 +145,13 @@ class Timers:
         """From now on what is due is delivered."""
         state.loaded()
         runner = self._runners[index] = _Runner(
-            self._services, self._partition_calls, self, self._shards.own(index)
+            self._services,
+            self._partition_calls,
+            self,
+            self._shards.own(index),
+            pauses_first=index in self._failed,
         )
+        self._failed.discard(index)
         try:
             self._services.runtime.tasks.spawn(runner.run(), name=f"timers {index}")
         except ShuttingDown:
@@ -174,6 +178,7 @@ class Timers:
         try:
             return self._write(shard, decided)
         except MillpondError as error:
+            self._failed.add(shard.partition.index)
             self._shards.resign(shard, f"its facts could not be written ({error})")
             raise
 
@@ -200,7 +205,10 @@ class Timers:
         count = self._shards.count
         if not count:
             raise NotCoordinator(f"{TIMERS_TOPIC} has not been made yet")
-        return self._shards.get(partition_for(f"{target.topic_id}-{target.partition}", count))
+        return self._shards.get(partition_for(_shard_key(target), count))
+
+    async def _on_schedule(self, request: ScheduleTimers) -> TimerPosition:
+        return await self.schedule(request.command)
 
 
 class _Runner:
@@ -212,7 +220,10 @@ class _Runner:
         partition_calls: PartitionCalls,
         timers: Timers,
         shard: Shard[TimerShard],
+        *,
+        pauses_first: bool,
     ) -> None:
+        self._pauses_first = pauses_first
         self._partition_calls = partition_calls
         self._services = services
         self._timers = timers
@@ -237,6 +248,8 @@ class _Runner:
 
     async def run(self) -> None:
         """Until the shard is dropped."""
+        if self._pauses_first:
+            await asyncio.sleep(_AGAIN_S)
         self._producer_id = await self._new_producer_id()
         try:
             # An intent that may still be lost must not be carried out.
@@ -295,6 +308,8 @@ class _Runner:
         if topic is None:
             return await self._give_up(target)
         self._unknown_since_ms.pop(target, None)
+        # What cannot be written is not taken out of the wheel, and the shard need not be read again.
+        self._shard.partition.check_in_sync()
         intent = self._state.open_intent(target)
         records: dict[int, Delayed] = {}
         if intent is None:
@@ -317,6 +332,7 @@ class _Runner:
         else:
             records = self._read(target, intent.sources)
         if await self._send(TopicPartition(topic, target.partition), intent, records):
+            self._shard.partition.check_in_sync()
             self._timers.write(self._shard, self._state.delivered(target))
         return True
 
@@ -385,7 +401,9 @@ class _Runner:
             for source in sources
             if (offset := self._state.offset_of(target, source)) is not None
         }
-        found = read_timers(self._shard.partition, list(offsets.values()))
+        found = read_timers(
+            self._shard.partition, list(offsets.values()), self._services.repairs.may_come_back
+        )
         return {source: found[at] for source, at in offsets.items() if at in found}
 
     async def _new_producer_id(self) -> int:
@@ -399,16 +417,22 @@ class _Runner:
                 await asyncio.sleep(_AGAIN_S)
 
 
+def _shard_key(target: Target) -> str:
+    return f"{target.topic_id}-{target.partition}"
+
+
 def _parts(command: Schedule) -> Iterator[Schedule]:
     """The same as commands of a few records, each of which becomes a batch of its own."""
-    first, entries = command.first, command.entries
-    for begin in range(_BATCH_SCHEDULED, len(entries), _BATCH_SCHEDULED):
-        upto = entries[begin].source
-        part = entries[begin - _BATCH_SCHEDULED : begin]
-        yield replace(command, first=first, upto=upto, entries=part)
-        first = upto
-    rest = entries[(len(entries) - 1) // _BATCH_SCHEDULED * _BATCH_SCHEDULED :] if entries else ()
-    yield replace(command, first=first, entries=rest)
+    first = command.first
+    part: list[Entry] = []
+    size = 0
+    for entry in command.entries:
+        if part and (len(part) == _BATCH_SCHEDULED or size + len(entry.value) > _BATCH_BYTES):
+            yield replace(command, first=first, upto=entry.source, entries=part)
+            first, part, size = entry.source, [], 0
+        part.append(entry)
+        size += len(entry.value)
+    yield replace(command, first=first, entries=part)
 
 
 def _count_within(sources: Sequence[int], records: dict[int, Delayed], room: int) -> int:

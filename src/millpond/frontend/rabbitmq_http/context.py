@@ -86,7 +86,7 @@ class HandlerContext:
         await self.ask(Store(fact=fact))
 
     async def counts(self, queues: Sequence[Queue]) -> list[Counts]:
-        """Return the counts of queues, wherever they are; None where the node cannot be reached."""
+        """Return the counts of queues, wherever they are; 0 where the host cannot be reached."""
         found: list[Counts] = []
         for first in range(0, len(queues), COUNTED_AT_ONCE):
             async with asyncio.TaskGroup() as group:
