@@ -8,9 +8,10 @@ and one package in ``frontend/``. A front-end is imported when it is opened: rea
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from millpond.metadata.families import Families, RecordFamily
     from millpond.server.services import OpenProtocol, Services
 
 
@@ -70,6 +71,8 @@ class WireProtocol:
     remark: str = ""
     example: Example | None = None
     open: Callable[["Services"], "OpenProtocol"]
+    # The families of the records that it keeps in the metadata. Every node reads them, whatever it serves.
+    families: Callable[[], tuple["RecordFamily[Any, Any]", ...]] = lambda: ()
 
     @property
     def listener(self) -> str:
@@ -100,6 +103,12 @@ def _open_amqp(services: "Services") -> "OpenProtocol":
     from millpond.server.amqp_protocol import OpenAmqp
 
     return OpenAmqp(services)
+
+
+def _amqp_families() -> tuple["RecordFamily[Any, Any]", ...]:
+    from millpond.rabbit.family import DECLARATIONS
+
+    return (DECLARATIONS,)
 
 
 def _open_http(services: "Services") -> "OpenProtocol":
@@ -135,6 +144,7 @@ AMQP = WireProtocol(
     has_logins=True,
     local_login="guest:guest",
     open=_open_amqp,
+    families=_amqp_families,
 )
 HTTP = WireProtocol(
     name="http",
@@ -186,6 +196,13 @@ def protocols() -> tuple[WireProtocol, ...]:
 def protocol_named(name: str) -> WireProtocol:
     """Raises ``KeyError``."""
     return _REGISTERED[name]
+
+
+def record_families() -> "Families":
+    """The families of all protocols: a node knows the records of those that only other nodes serve, too."""
+    from millpond.metadata.families import Families
+
+    return Families(family for protocol in _REGISTERED.values() for family in protocol.families())
 
 
 def protocol_of(listener: str) -> tuple[WireProtocol, Scheme]:

@@ -28,19 +28,19 @@ from millpond.metadata.controller import (
     decide_create_topics,
 )
 from millpond.metadata.image import Image, TopicImage, apply
-from millpond.metadata.queue_placement import Place, decide_together, place
 from millpond.metadata.reassignments import Reassignment, decide_reassign
 from millpond.metadata.records import (
     RESOURCE_TOPIC,
     ConfigRecord,
     MetadataRecord,
-    QueueFactRecord,
     RemoveTopicRecord,
 )
 from millpond.rabbit.arguments import STREAM_TOPIC
 from millpond.rabbit.broker import Broker
 from millpond.rabbit.commands import Command, Decision, DeleteQueue, LoseLastConsumer
 from millpond.rabbit.declare import decide
+from millpond.rabbit.family import DECLARATIONS
+from millpond.rabbit.placement import Place, decide_together, place
 from millpond.rabbit.policies import effective, settings_of
 from millpond.rabbit.records import Exchange, ExchangeDeleted, Fact, Policy, Queue, QueueDeleted
 from millpond.rabbit.topic_names import topic_names
@@ -140,15 +140,15 @@ class QueueController:
         for fact in facts:
             if isinstance(fact, Exchange) and not fact.durable:
                 lives = sorted({life, *lives_in(head)})
-                records.append(QueueFactRecord(fact=replace(fact, home=_BETWEEN_LIVES.join(lives))))
+                records.append(DECLARATIONS.record(replace(fact, home=_BETWEEN_LIVES.join(lives))))
                 continue
             if isinstance(fact, Queue) and not fact.topic:
                 topic, made = self._topic_for(head, fact, node, policies)
                 home = "" if _lasts(fact) else life
                 records += made
-                records.append(QueueFactRecord(fact=replace(fact, topic=topic, home=home)))
+                records.append(DECLARATIONS.record(replace(fact, topic=topic, home=home)))
                 continue
-            records.append(QueueFactRecord(fact=fact))
+            records.append(DECLARATIONS.record(fact))
             if isinstance(fact, QueueDeleted):
                 gone = self._broker.rooms(fact.vhost).queues.get(fact.name)
                 # A stream of somebody else's topic leaves it behind.
@@ -203,7 +203,8 @@ class QueueController:
         if not self._engine.metadata.is_controller:
             return
         nodes_changed = before.brokers is not after.brokers
-        policies_changed = before.queue_facts is not after.queue_facts and self._has_new_policy
+        is_changed = DECLARATIONS.slice_of(before) is not DECLARATIONS.slice_of(after)
+        policies_changed = is_changed and self._has_new_policy
         if (
             (nodes_changed and any(self._homeless(self._lives())))
             or (before.topics is not after.topics and any(self._apart(after)))

@@ -55,6 +55,7 @@ from millpond.rabbit.commands import (
     StoreAll,
 )
 from millpond.rabbit.declare import decide
+from millpond.rabbit.family import DECLARATIONS
 from millpond.rabbit.records import (
     Fact,
     Permission,
@@ -133,7 +134,7 @@ class Queues:
 
         A node whose clients are not served here hosts queues for those of others.
         """
-        for fact in self.engine.metadata.image.queue_facts:
+        for fact in DECLARATIONS.slice_of(self.engine.metadata.image):
             self._apply(fact)
         self.engine.metadata.observe(self._on_change)
         self.engine.partitions.on_leadership(self._on_leadership)
@@ -197,8 +198,9 @@ class Queues:
     def _on_change(self, before: Image, after: Image) -> None:
         if self._is_stopped:
             return
-        if before.queue_facts is not after.queue_facts:
-            for fact in before.queue_facts.between(after.queue_facts):
+        declared, declared_now = DECLARATIONS.slice_of(before), DECLARATIONS.slice_of(after)
+        if declared is not declared_now:
+            for fact in declared.between(declared_now):
                 self._on_fact(fact)
         if before.features is not after.features and not self.broker.vhosts:
             self.spawn(self._ensure_first_facts(), "first facts about queues")
