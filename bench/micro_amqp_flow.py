@@ -23,7 +23,7 @@ from typing import Any
 from millpond.engine.api import BrokerEndpoint
 from millpond.engine.node.node import Node
 from millpond.engine.queues.queues import Queues
-from millpond.frontend.amqp.envelope import AmqpEnvelope
+from millpond.frontend.amqp.codec import AmqpCodec
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
@@ -122,7 +122,7 @@ async def running() -> AsyncIterator[AmqpFrontend]:
         )
         await engine.start()
         await engine.advertise([BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=9092)])
-        queues = Queues(engine, AmqpEnvelope())
+        queues = Queues(engine, AmqpCodec())
         await queues.start()
         frontend = AmqpFrontend(engine, queues)
         frontend.start()

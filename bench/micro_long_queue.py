@@ -25,14 +25,14 @@ from millpond.engine.node.node import Node
 from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle
 from millpond.engine.queues.queues import Queues
-from millpond.frontend.amqp.envelope import AmqpEnvelope
+from millpond.frontend.amqp.codec import AmqpCodec
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
 from millpond.log.storage import FileStorage
+from millpond.message.hub import Message
 from millpond.metadata.configs import BrokerConfig
 from millpond.queue.consumers import Consumer
-from millpond.queue.message import Message
 from millpond.queue.steps import Handout
 from millpond.rabbit.commands import DeclareQueue, Principal
 from millpond.server.clock import SystemClock
@@ -102,7 +102,7 @@ async def running(directory: Path) -> AsyncIterator[AmqpFrontend]:
     )
     await engine.start()
     await engine.advertise([BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=9092)])
-    queues = Queues(engine, AmqpEnvelope())
+    queues = Queues(engine, AmqpCodec())
     await queues.start()
     frontend = AmqpFrontend(engine, queues)
     frontend.start()

@@ -13,12 +13,10 @@ import pika.exceptions
 import pytest
 
 from millpond.base.ids import TopicPartition
-from tests.chaos.amqp_crew import Book
-from tests.chaos.test_amqp import AmqpNodes, crew, end
-from tests.chaos.test_amqp_failing_disk import PATIENCE_S, all_go_on, waits
+from tests.chaos.test_amqp import AmqpNodes
+from tests.chaos.working_crew import working_crew
 from tests.support import net_spaces
 from tests.support.net_spaces import NetSpaces
-from tests.support.ports import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 
@@ -44,54 +42,27 @@ def test_clients_of_a_node_that_lost_the_host_go_on_by_way_of_the_third(nodes: A
     assert cluster.net is not None
     host, controller = cluster.leader_of(PLACE), cluster.controller()
     other = next(node for node in cluster.nodes if node not in {host, controller})
-    book = Book()
-    publishers, readers = crew(book, nodes.addresses)
-    for member in (*publishers, *readers):
-        member.start()
-    try:
-        wait_until(
-            lambda: all_go_on(publishers, readers, 0.0),
-            timeout_s=PATIENCE_S,
-            what="all publish and consume",
-        )
+    with working_crew(nodes.addresses, "two lose each other") as working:
         cluster.net.cut(host, other)
         began = time.perf_counter()
         log = cluster.nodes[other]
-        wait_until(
+        passed_on = working.wait_for(
             lambda: "passes on what clients here want" in log.output,
-            timeout_s=PATIENCE_S,
-            what="a third node passes on what clients want",
+            "a third node passes on what clients want",
         )
-        passed_on = time.perf_counter()
-        wait_until(
-            lambda: all_go_on(publishers, readers, passed_on),
-            timeout_s=PATIENCE_S,
-            what="all publish and consume while two nodes do not reach each other",
+        all_went_on = working.wait_for_progress(
+            passed_on, " while two nodes do not reach each other"
         )
         print(
             f"passed on after {passed_on - began:.1f} s, all go on after "
-            f"{time.perf_counter() - began:.1f} s; longest waits {waits(publishers)}"
+            f"{all_went_on - began:.1f} s; longest waits {working.longest_waits()}"
         )
         assert cluster.leader_of(PLACE) == host
         cluster.net.heal()
-        wait_until(
-            lambda: "are reached straight again" in log.output,
-            timeout_s=PATIENCE_S,
-            what="the straight way is used again",
+        healed = working.wait_for(
+            lambda: "are reached straight again" in log.output, "the straight way is used again"
         )
-        healed = time.perf_counter()
-        wait_until(
-            lambda: all_go_on(publishers, readers, healed),
-            timeout_s=PATIENCE_S,
-            what="all publish and consume afterwards",
-        )
-    finally:
-        end(publishers)
-    wait_until(lambda: not book.lost(), timeout_s=PATIENCE_S, what="all confirmed is delivered")
-    end(readers)
-    print(f"two lose each other: {book.report()}; longest waits {waits(publishers)}")
-    assert not book.strange()
-    assert not book.falsely_new()
+        working.wait_for_progress(healed, " afterwards")
 
 
 @pytest.mark.parametrize("role", ["host", "controller"])
@@ -101,32 +72,17 @@ def test_clients_of_a_node_that_is_cut_off_are_told_and_go_elsewhere(
     cluster = nodes.cluster
     assert cluster.net is not None
     lost = cluster.leader_of(PLACE) if role == "host" else cluster.controller()
-    book = Book()
-    publishers, readers = crew(book, nodes.addresses)
-    for member in (*publishers, *readers):
-        member.start()
-    try:
-        wait_until(
-            lambda: all_go_on(publishers, readers, 0.0),
-            timeout_s=PATIENCE_S,
-            what="all publish and consume",
-        )
+    with working_crew(nodes.addresses, f"{role} cut off") as working:
         cluster.net.isolate(lost)
         began = time.perf_counter()
-        wait_until(
+        told = working.wait_for(
             lambda: "AMQP connections are closed" in cluster.nodes[lost].output,
-            timeout_s=PATIENCE_S,
-            what="clients of the node that is cut off are told",
+            "clients of the node that is cut off are told",
         )
-        told = time.perf_counter()
-        wait_until(
-            lambda: all_go_on(publishers, readers, told),
-            timeout_s=PATIENCE_S,
-            what="all publish and consume at the other nodes",
-        )
+        all_went_on = working.wait_for_progress(told, " at the other nodes")
         print(
-            f"told after {told - began:.1f} s, all go on after {time.perf_counter() - began:.1f} s; "
-            f"longest waits {waits(publishers)}"
+            f"told after {told - began:.1f} s, all go on after {all_went_on - began:.1f} s; "
+            f"longest waits {working.longest_waits()}"
         )
         reason = r"\(320\).* cut off from the majority of its cluster"
         with pytest.raises(pika.exceptions.AMQPConnectionError, match=reason):
@@ -135,10 +91,3 @@ def test_clients_of_a_node_that_is_cut_off_are_told_and_go_elsewhere(
         cluster.wait_whole()
         cluster.wait_in_sync()
         nodes.connected(lost).close()
-    finally:
-        end(publishers)
-    wait_until(lambda: not book.lost(), timeout_s=PATIENCE_S, what="all confirmed is delivered")
-    end(readers)
-    print(f"{role} cut off: {book.report()}; longest waits {waits(publishers)}")
-    assert not book.strange()
-    assert not book.falsely_new()

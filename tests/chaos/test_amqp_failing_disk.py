@@ -13,17 +13,15 @@ from pathlib import Path
 import pytest
 
 from millpond.base.ids import TopicPartition
-from tests.chaos.amqp_crew import Book, Publisher, Reader
-from tests.chaos.test_amqp import QUEUES, AmqpNodes, crew, end
+from tests.chaos.test_amqp import QUEUES, AmqpNodes
+from tests.chaos.working_crew import working_crew
 from tests.support.cluster_processes import ClusterNode, leader_of
-from tests.support.ports import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 
 # What the logs hold before the fault, and how long files may be while it lasts.
 FILLED_BYTES = 300_000
 FILE_BYTES = 96 * 1024
-PATIENCE_S = 60.0
 
 
 @pytest.fixture
@@ -47,67 +45,25 @@ def test_a_hosts_disk_fails_for_a_while(nodes: AmqpNodes, what_fails: str) -> No
     sick = cluster.nodes[cluster.leader_of(place)]
     pid = sick.pid
     others = ",".join(node.bootstrap for node in cluster.nodes.values() if node is not sick)
-    book = Book()
-    publishers, readers = crew(book, nodes.addresses)
-    for member in (*publishers, *readers):
-        member.start()
-    try:
-        wait_until(
-            lambda: all_go_on(publishers, readers, 0.0),
-            timeout_s=PATIENCE_S,
-            what="all publish and consume",
-        )
+    with working_crew(nodes.addresses, what_fails) as working:
         began = time.perf_counter()
         limit(sick, FILE_BYTES)
-        wait_until(
-            lambda: "is offline" in sick.output, timeout_s=PATIENCE_S, what="the disk's failure"
-        )
-        failed = time.perf_counter()
-        wait_until(
+        failed = working.wait_for(lambda: "is offline" in sick.output, "the disk's failure")
+        moved = working.wait_for(
             lambda: leader_of(others, place) not in {-1, sick.node_id},
-            timeout_s=PATIENCE_S,
-            what="another node hosts the queue",
+            "another node hosts the queue",
         )
-        moved = time.perf_counter()
-        wait_until(
-            lambda: all_go_on(publishers, readers, moved),
-            timeout_s=PATIENCE_S,
-            what="all publish and consume while the disk fails",
-        )
+        all_went_on = working.wait_for_progress(moved, " while the disk fails")
         print(
             f"offline after {failed - began:.1f} s, another host after {moved - began:.1f} s, all go "
-            f"on after {time.perf_counter() - began:.1f} s; longest waits {waits(publishers)}"
+            f"on after {all_went_on - began:.1f} s; longest waits {working.longest_waits()}"
         )
         limit(sick, None)
-        wait_until(
-            lambda: "takes writes again" in sick.output, timeout_s=PATIENCE_S, what="its return"
-        )
+        working.wait_for(lambda: "takes writes again" in sick.output, "its return")
         cluster.wait_in_sync()
-        back = time.perf_counter()
-        wait_until(
-            lambda: all_go_on(publishers, readers, back),
-            timeout_s=PATIENCE_S,
-            what="all publish and consume afterwards",
-        )
-    finally:
-        end(publishers)
-    wait_until(lambda: not book.lost(), timeout_s=PATIENCE_S, what="all confirmed is delivered")
-    end(readers)
-    print(f"{what_fails}: {book.report()}; longest waits {waits(publishers)}")
+        working.wait_for_progress(time.perf_counter(), " afterwards")
     assert sick.pid == pid
     assert sick.is_running()
-    assert not book.strange()
-    assert not book.falsely_new()
-
-
-def waits(publishers: list[Publisher]) -> str:
-    """How long each publisher was without a confirm, at most."""
-    return ", ".join(f"{one.name}: {one.longest_s:.1f} s" for one in publishers)
-
-
-def all_go_on(publishers: list[Publisher], readers: list[Reader], since: float) -> bool:
-    confirmed = all(one.confirmed_at > since for one in publishers)
-    return confirmed and all(one.delivered_at > since for one in readers)
 
 
 def limit(node: ClusterNode, file_bytes: int | None) -> None:

@@ -59,17 +59,7 @@ def test_one_node_becomes_three_and_the_first_may_go(nodes: dict[int, ClusterNod
     admin.create_topics([NewTopic(TOPIC, 1, 1)], operation_timeout=30)[TOPIC].result(40)
     writer = ChaosWriter("w", everywhere, TOPIC, 0)
     writer.start()
-    with BlockingAdmin(first) as asked:
-        cluster_id = asked.describe_cluster().cluster_id
-    assert cluster_id is not None
-    for number in (2, 3):
-        nodes[number].properties |= {
-            "cluster.id": cluster_id,
-            "controller.quorum.voters": f"1@{first}",
-            "cluster.secret.file": str(nodes[1].data / "cluster.secret"),
-        }
-        nodes[number].start()
-        millpond("node", "add", str(number), at=first)
+    add_the_others(nodes)
     factor = ("--replication-factor", "3")
     millpond("partition", "reassign", TOPIC, "--to", "1,2,3", *factor, at=first)
     wait_in_sync(everywhere, 60)
@@ -101,17 +91,7 @@ def test_one_node_becomes_three_and_the_first_may_go(nodes: dict[int, ClusterNod
 def test_a_node_whose_disk_was_replaced_gets_its_vote_again(nodes: dict[int, ClusterNode]) -> None:
     """What docs/cluster.md says to do, and afterwards any one node may be lost."""
     first = nodes[1].start().bootstrap
-    with BlockingAdmin(first) as asked:
-        cluster_id = asked.describe_cluster().cluster_id
-    assert cluster_id is not None
-    for number in (2, 3):
-        nodes[number].properties |= {
-            "cluster.id": cluster_id,
-            "controller.quorum.voters": f"1@{first}",
-            "cluster.secret.file": str(nodes[1].data / "cluster.secret"),
-        }
-        nodes[number].start()
-        millpond("node", "add", str(number), at=first)
+    add_the_others(nodes)
     admin = AdminClient({"bootstrap.servers": first, "log_level": 0})
     admin.create_topics([NewTopic(TOPIC, 1, 3)], operation_timeout=30)[TOPIC].result(40)
     with BlockingAdmin(first) as asked:
@@ -132,6 +112,22 @@ def test_a_node_whose_disk_was_replaced_gets_its_vote_again(nodes: dict[int, Clu
     wait_until(lambda: controller_of(left) in {1, 3}, timeout_s=60, what="a leader of the quorum")
     admin = AdminClient({"bootstrap.servers": left, "log_level": 0})
     admin.create_topics([NewTopic("after", 1, 2)], operation_timeout=30)["after"].result(40)
+
+
+def add_the_others(nodes: dict[int, ClusterNode]) -> None:
+    """Start the second and the third node and make them voters of the first node's cluster."""
+    first = nodes[1].bootstrap
+    with BlockingAdmin(first) as asked:
+        cluster_id = asked.describe_cluster().cluster_id
+    assert cluster_id is not None
+    for number in (2, 3):
+        nodes[number].properties |= {
+            "cluster.id": cluster_id,
+            "controller.quorum.voters": f"1@{first}",
+            "cluster.secret.file": str(nodes[1].data / "cluster.secret"),
+        }
+        nodes[number].start()
+        millpond("node", "add", str(number), at=first)
 
 
 def status(at: str) -> str:

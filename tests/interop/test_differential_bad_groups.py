@@ -29,7 +29,8 @@ from millpond.wire.kafka.messages.share_acknowledge import (
 from millpond.wire.kafka.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
 from millpond.wire.kafka.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.interop.peers import Peer
-from tests.interop.test_differential import batch, differences, produce_request
+from tests.interop.telling import tell_both
+from tests.interop.test_differential import batch, produce_request
 from tests.interop.test_differential_groups import (
     SUBSCRIPTION,
     GroupTeller,
@@ -143,21 +144,7 @@ class ModernTeller(GroupTeller):
 
 
 def tell_modern(broker: Peer, kafka: Peer, chapter: Any) -> None:
-    sides = []
-    for peer in (broker, kafka):
-        with WireClient(peer.port) as link:
-            teller = ModernTeller(link)
-            chapter(teller)
-            sides.append({label: teller.same(told) for label, told in teller.answers.items()})
-    ours, theirs = sides
-    assert list(ours) == list(theirs)
-    differing = [
-        f"{label}: {difference}"
-        for label in ours
-        for difference in differences(ours[label], theirs[label])
-    ]
-    if differing:
-        pytest.fail("Millpond and Kafka differ:\n" + "\n".join(differing), pytrace=False)
+    tell_both(broker, kafka, ModernTeller, chapter)
 
 
 def test_heartbeats_that_make_no_sense(broker: Peer, kafka: Peer, topic: str) -> None:

@@ -44,9 +44,9 @@ from millpond.wire.kafka.messages.offset_fetch import (
 )
 from millpond.wire.kafka.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.interop.peers import Peer
-from tests.interop.test_differential import NO_TOPIC_ID, differences
+from tests.interop.telling import tell_both
+from tests.interop.test_differential import NO_TOPIC_ID
 from tests.interop.test_differential_groups import GroupTeller
-from tests.support.wire_client import WireClient
 
 GROUP_RESOURCE = 32
 
@@ -135,25 +135,7 @@ class ConsumerTeller(GroupTeller):
 @pytest.fixture
 def tell(broker: Peer, kafka: Peer) -> Callable[[Callable[[ConsumerTeller], None]], None]:
     """Tell a chapter to both brokers and compare."""
-
-    def side(peer: Peer, chapter: Callable[[ConsumerTeller], None]) -> dict[str, Any]:
-        with WireClient(peer.port) as link:
-            teller = ConsumerTeller(link)
-            chapter(teller)
-            return {label: teller.same(answer) for label, answer in teller.answers.items()}
-
-    def tell(chapter: Callable[[ConsumerTeller], None]) -> None:
-        ours, theirs = (side(peer, chapter) for peer in (broker, kafka))
-        assert list(ours) == list(theirs)
-        differing = [
-            f"{label}: {difference}"
-            for label in ours
-            for difference in differences(ours[label], theirs[label])
-        ]
-        if differing:
-            pytest.fail("Millpond and Kafka differ:\n" + "\n".join(differing), pytrace=False)
-
-    return tell
+    return lambda chapter: tell_both(broker, kafka, ConsumerTeller, chapter)
 
 
 Tell = Callable[[Callable[[ConsumerTeller], None]], None]

@@ -38,7 +38,8 @@ from millpond.wire.kafka.messages.offset_fetch import (
 )
 from millpond.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.interop.peers import Peer
-from tests.interop.test_differential import NO_TOPIC_ID, Teller, differences
+from tests.interop.telling import tell_both
+from tests.interop.test_differential import NO_TOPIC_ID, Teller
 from tests.support.wire_client import WireClient
 
 MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -195,25 +196,7 @@ SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
 @pytest.fixture
 def tell(broker: Peer, kafka: Peer) -> Callable[[Callable[[GroupTeller], None]], None]:
     """Tell a chapter to both brokers and compare."""
-
-    def side(peer: Peer, chapter: Callable[[GroupTeller], None]) -> dict[str, Any]:
-        with WireClient(peer.port) as link:
-            teller = GroupTeller(link)
-            chapter(teller)
-            return {label: teller.same(answer) for label, answer in teller.answers.items()}
-
-    def tell(chapter: Callable[[GroupTeller], None]) -> None:
-        ours, theirs = (side(peer, chapter) for peer in (broker, kafka))
-        assert list(ours) == list(theirs)
-        differing = [
-            f"{label}: {difference}"
-            for label in ours
-            for difference in differences(ours[label], theirs[label])
-        ]
-        if differing:
-            pytest.fail("Millpond and Kafka differ:\n" + "\n".join(differing), pytrace=False)
-
-    return tell
+    return lambda chapter: tell_both(broker, kafka, GroupTeller, chapter)
 
 
 Tell = Callable[[Callable[[GroupTeller], None]], None]

@@ -213,15 +213,21 @@ DECLARED = {
 }
 
 
+def deleted_under_a_member(teller: Teller, topic: str) -> tuple[uuid.UUID, Member]:
+    """Give three records of a topic to a member and delete the topic; return its id and the member."""
+    old = teller.create(topic)
+    write(teller, topic, b"a", b"b", b"c")
+    ann = Member(teller, f"{topic}-pool")
+    ann.begin_at_the_start()
+    ann.beat_until("the topic is assigned", [old], topic)
+    teller.answers["given"] = ann.fetch_until_given([old])
+    delete(teller, topic)
+    return old, ann
+
+
 def test_a_topic_that_is_deleted_under_a_share_group(tell: Tell, topic: str) -> None:
     def chapter(teller: Teller) -> None:
-        old = teller.create(topic)
-        write(teller, topic, b"a", b"b", b"c")
-        ann = Member(teller, f"{topic}-pool")
-        ann.begin_at_the_start()
-        ann.beat_until("the topic is assigned", [old], topic)
-        teller.answers["given"] = ann.fetch_until_given([old])
-        delete(teller, topic)
+        old, ann = deleted_under_a_member(teller, topic)
         teller.answers["accepted"] = codes(ann.say(old, 0, 0), old=old)
         with_words = ann.fetch(words=[(old, 1, 1, ACCEPT)])
         teller.answers["fetched with words"] = codes(with_words, old=old)
@@ -241,13 +247,7 @@ def test_a_topic_that_is_deleted_under_a_share_group(tell: Tell, topic: str) -> 
 
 def test_a_topic_that_is_deleted_and_made_again_under_a_share_group(tell: Tell, topic: str) -> None:
     def chapter(teller: Teller) -> None:
-        old = teller.create(topic)
-        write(teller, topic, b"a", b"b", b"c")
-        ann = Member(teller, f"{topic}-pool")
-        ann.begin_at_the_start()
-        ann.beat_until("the topic is assigned", [old], topic)
-        teller.answers["given"] = ann.fetch_until_given([old])
-        delete(teller, topic)
+        old, ann = deleted_under_a_member(teller, topic)
         new = teller.create(topic)
         write(teller, topic, b"x", b"y")
         teller.answers["accepted"] = codes(ann.say(old, 0, 0), old=old, new=new)

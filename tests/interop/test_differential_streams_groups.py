@@ -60,7 +60,8 @@ from millpond.wire.kafka.messages.streams_group_heartbeat import (
     Topology,
 )
 from tests.interop.peers import Peer
-from tests.interop.test_differential import NO_TOPIC_ID, differences
+from tests.interop.telling import tell_both
+from tests.interop.test_differential import NO_TOPIC_ID
 from tests.interop.test_differential_groups import GroupTeller
 from tests.support.wire_client import WireClient
 
@@ -197,25 +198,7 @@ def part(number: int, *sources: str, **fields: Any) -> Subtopology:
 @pytest.fixture
 def tell(broker: Peer, kafka: Peer) -> Callable[[Callable[[StreamsTeller], None]], None]:
     """Tell a chapter to both brokers and compare."""
-
-    def side(peer: Peer, chapter: Callable[[StreamsTeller], None]) -> dict[str, Any]:
-        with WireClient(peer.port) as link:
-            teller = StreamsTeller(link)
-            chapter(teller)
-            return {label: teller.same(answer) for label, answer in teller.answers.items()}
-
-    def tell(chapter: Callable[[StreamsTeller], None]) -> None:
-        ours, theirs = (side(peer, chapter) for peer in (broker, kafka))
-        assert list(ours) == list(theirs)
-        differing = [
-            f"{label}: {difference}"
-            for label in ours
-            for difference in differences(ours[label], theirs[label])
-        ]
-        if differing:
-            pytest.fail("Millpond and Kafka differ:\n" + "\n".join(differing), pytrace=False)
-
-    return tell
+    return lambda chapter: tell_both(broker, kafka, StreamsTeller, chapter)
 
 
 Tell = Callable[[Callable[[StreamsTeller], None]], None]

@@ -29,7 +29,8 @@ from millpond.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.interop.peers import Peer
-from tests.interop.test_differential import batch, differences, produce_request
+from tests.interop.telling import tell_both
+from tests.interop.test_differential import batch, produce_request
 from tests.interop.test_differential_groups import GroupTeller
 from tests.support.wire_client import WireClient
 
@@ -205,28 +206,14 @@ def _codes(answer: Any) -> set[int]:
 def tell(broker: Peer, kafka: Peer) -> Callable[[Callable[[TxnTeller], None]], None]:
     """Tell a chapter to both brokers and compare."""
 
-    def side(peer: Peer, chapter: Callable[[TxnTeller], None]) -> dict[str, Any]:
-        with WireClient(peer.port) as link:
-            if peer.is_millpond:
-                # Leaders of partitions ask some of it, and Kafka without an authorizer takes all for such.
-                link.prove(peer.data)
-            teller = TxnTeller(link)
-            chapter(teller)
-            return {label: teller.same(answer) for label, answer in teller.answers.items()}
+    def prove(peer: Peer, link: WireClient) -> None:
+        if peer.is_millpond:
+            # Leaders of partitions ask some of it, and Kafka without an authorizer takes all for such.
+            link.prove(peer.data)
 
-    def tell(chapter: Callable[[TxnTeller], None]) -> None:
-        ours, theirs = (side(peer, chapter) for peer in (broker, kafka))
-        assert list(ours) == list(theirs)
-        differing = [
-            f"{label}: {difference}"
-            for label in ours
-            for difference in differences(ours[label], theirs[label])
-            if not any(name in difference for name in OWN_WORDS)
-        ]
-        if differing:
-            pytest.fail("Millpond and Kafka differ:\n" + "\n".join(differing), pytrace=False)
-
-    return tell
+    return lambda chapter: tell_both(
+        broker, kafka, TxnTeller, chapter, own_words=OWN_WORDS, prepare=prove
+    )
 
 
 Tell = Callable[[Callable[[TxnTeller], None]], None]

@@ -12,7 +12,7 @@ from millpond.engine.node.node import Node
 from millpond.engine.peers import PeerRequest
 from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.queues import Queues
-from millpond.frontend.amqp.envelope import AmqpEnvelope
+from millpond.frontend.amqp.codec import AmqpCodec
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.metadata.records import PartitionChangeRecord
 from millpond.peer.table import OWN_CALLS
@@ -34,7 +34,7 @@ class AmqpCluster:
         """The node speaks AMQP from now on."""
         engine = self.nodes.engines[node]
         _through_bytes(engine)
-        queues = Queues(engine, AmqpEnvelope())
+        queues = Queues(engine, AmqpCodec())
         frontend = self.frontends[node] = AmqpFrontend(engine, queues)
         await queues.start()
         frontend.start()

@@ -52,6 +52,8 @@ class Board:
     fenced: set[int] = field(default_factory=set)
     # Nodes that do not serve any more, and how many answers still show them unfenced.
     stopping: dict[int, int] = field(default_factory=dict)
+    # Why nodes are fenced, as the controller (node 1) tells and other nodes do not know.
+    fence_reasons: dict[int, str] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
     voters: dict[int, UUID] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
@@ -64,6 +66,8 @@ class Board:
     # Nodes whose directory is offline, and replicas (of a node) that are shut off.
     offline_dirs: set[int] = field(default_factory=set)
     shut_off: set[tuple[int, TopicPartition]] = field(default_factory=set)
+    # Damaged offsets of a node's replica: the first, and the first behind them.
+    damaged: dict[tuple[int, TopicPartition], tuple[int, int]] = field(default_factory=dict)
 
     def place(self, topic: str, *replicas: list[int]) -> None:
         """A topic whose partitions have these replicas, all in sync, led by the first."""
@@ -132,6 +136,7 @@ class FakeCluster(FakeKafka):
                     port=port,
                     rack=self.board.racks.get(number),
                     is_fenced=number in self.board.fenced,
+                    fence_reason=self.board.fence_reasons.get(number, "") if node == 1 else "",
                 )
                 for number, (host, port) in self.hosts.items()
                 if number not in self.board.gone
@@ -176,12 +181,25 @@ class FakeCluster(FakeKafka):
             ]
         )
 
+    def _damage(self, node: int, place: TopicPartition) -> list[describe_log_dirs.DamagedRange]:
+        offsets = self.board.damaged.get((node, place))
+        if offsets is None:
+            return []
+        first, behind = offsets
+        return [
+            describe_log_dirs.DamagedRange(
+                first_offset=first, next_offset=behind, reason="wrong checksum"
+            )
+        ]
+
     def _on_describe_log_dirs(self, node: int, message: Any, wrong: ErrorCode) -> Any:
         if node in self.board.stopping:
             wrong = ErrorCode.BROKER_NOT_AVAILABLE
         if node in self.board.offline_dirs:
             failed = describe_log_dirs.DescribeLogDirsResult(
-                error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir="/data"
+                error_code=ErrorCode.KAFKA_STORAGE_ERROR,
+                log_dir="/data",
+                failure="No space left on device",
             )
             return describe_log_dirs.DescribeLogDirsResponse(results=[failed])
         here = [
@@ -193,7 +211,9 @@ class FakeCluster(FakeKafka):
             describe_log_dirs.DescribeLogDirsTopic(
                 name=place.topic,
                 partitions=[
-                    describe_log_dirs.DescribeLogDirsPartition(partition_index=place.partition)
+                    describe_log_dirs.DescribeLogDirsPartition(
+                        partition_index=place.partition, damage=self._damage(node, place)
+                    )
                 ],
             )
             for place in here

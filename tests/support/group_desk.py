@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
+from millpond.base import patterns
 from millpond.base.errors import MillpondError, NotCoordinator
-from millpond.group import kinds, pattern
+from millpond.group import kinds
 from millpond.group.classic.records import GroupStored
 from millpond.group.consumer.messages import ConsumerSettings, ResolvePatterns
 from millpond.group.coordinator import GroupCoordinator
@@ -130,11 +131,11 @@ class Desk:
         if out.records:
             self._carry_out(self.coordinator.apply(out.records, self.now))
         self._answer(out)
-        for group_id, patterns in out.patterns:
+        for group_id, wanted in out.patterns:
             self.perform(
                 ResolvePatterns(
                     group_id=group_id,
-                    found=pattern.resolve(patterns, self.shapes),
+                    found=patterns.resolve(wanted, self.shapes),
                     version=self.version,
                     resolved_at_ms=self.wall_ms,
                 )

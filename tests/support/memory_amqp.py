@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from millpond.engine.queues.queues import Queues
-from millpond.frontend.amqp.envelope import AmqpEnvelope
+from millpond.frontend.amqp.codec import AmqpCodec
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.wire.amqp.client import ClientConnection, ConnectOptions
 from millpond.wire.amqp.events import ChannelOpened, Event, OpenRequested
@@ -102,7 +102,7 @@ class AmqpMemoryBroker:
 
     def __init__(self, broker: MemoryBroker) -> None:
         self.broker = broker
-        self.queues = Queues(broker.engine, AmqpEnvelope())
+        self.queues = Queues(broker.engine, AmqpCodec())
         self.frontend = AmqpFrontend(broker.engine, self.queues)
 
     async def client(self, *channels: int) -> AmqpMemoryClient:

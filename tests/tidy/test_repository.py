@@ -67,7 +67,7 @@ def test_every_module_says_what_it_is() -> None:
 
 
 def test_docs_name_only_files_that_exist() -> None:
-    named = re.compile(r"`((?:src|tests|docs|bench|codegen|\.ci)/[\w./-]+)`")
+    named = re.compile(r"`((?:src|tests|docs|bench|codegen|examples|\.ci)/[\w./-]+)`")
     gone = [
         f"{page.relative_to(ROOT)}: {name}"
         for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md"]

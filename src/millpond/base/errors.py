@@ -74,7 +74,7 @@ class InvalidTimestamp(MillpondError):
 
 class LongValidation(Exception):
     """Not a refusal: the records of this batch take too long to check on the event loop. The caller checks
-    them on a thread, then appends the batch (``Engine.append_beside``).
+    them on a thread, then appends the batch (``Partitions.append_in_thread``).
     """
 
 

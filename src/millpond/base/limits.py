@@ -370,6 +370,10 @@ CHOSEN_DIRECTORIES_MAX = 10_000
 # step of the controller. The rest goes with the next request.
 DIRECTORY_ASSIGNMENTS_AT_ONCE_MAX = 2_000
 
+# Damaged ranges of one partition that DescribeLogDirs names: enough to see what the disk did. A disk that
+# damages more of one partition than that is replaced, not repaired range by range.
+DAMAGED_RANGES_TOLD_MAX = 16
+
 # Partitions whose leaders change in one step of balancing; Kafka's number. The rest waits for the next
 # step.
 ELECTIONS_AT_ONCE_MAX = 1_000

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ from millpond.cli.cluster_view import (
     health_rows,
     node_row,
     picture,
+    problem_lines,
     to_json,
     view_of,
 )
@@ -33,6 +35,7 @@ from millpond.client import (
     Admin,
     BrokerRefused,
     Cluster,
+    ClusterInfo,
     LogDirInfo,
     NoBroker,
     OutOfTime,
@@ -70,8 +73,8 @@ def cluster() -> None:
 async def status(cluster: Cluster, watch: bool, every_s: float, as_json: bool) -> int:
     """Show nodes, leaders, replicas that lag, partitions in trouble.
 
-    Ends with 0 when every partition is led, every replica is there and in sync, every node is heard of and
-    every voter votes; with 1 otherwise. With --watch it goes on until Ctrl-C.
+    Ends with 0 when every partition is led, every replica is there and in sync, every node is heard of, every
+    voter votes and no record is known to be damaged; with 1 otherwise. With --watch it goes on until Ctrl-C.
     """
     admin = Admin(cluster)
     if watch:
@@ -141,7 +144,8 @@ async def _told(admin: Admin) -> Told:
     topics = await admin.list_topics(internal=True)
     settings = await admin.describe_topic_setting([topic.name for topic in topics], MINIMUM)
     # The quorum last: a node that looks for its leader answers nothing else on the connection meanwhile.
-    log_dirs, levels, (quorum, moving) = await asyncio.gather(
+    info, log_dirs, levels, (quorum, moving) = await asyncio.gather(
+        _with_fencings(admin, info),
         asyncio.gather(*(_log_dirs(admin, node) for node in up)),
         _levels(admin, up),
         _quorum_and_moves(admin),
@@ -155,6 +159,19 @@ async def _told(admin: Admin) -> Told:
         log_dirs=dict(zip(up, log_dirs, strict=True)),
         levels=levels,
     )
+
+
+async def _with_fencings(admin: Admin, info: ClusterInfo) -> ClusterInfo:
+    """Add why nodes are fenced, which the active controller knows; without that if it does not answer."""
+    if not any(broker.is_fenced for broker in info.brokers):
+        return info
+    try:
+        told = await admin.describe_cluster(info.controller_id, fenced=True, timeout_s=ANSWER_S_MAX)
+    except (OutOfTime, BrokerRefused, NoBroker):
+        return info
+    fencings = {broker.node_id: broker.fencing for broker in told.brokers}
+    brokers = (replace(one, fencing=fencings.get(one.node_id)) for one in info.brokers)
+    return replace(info, brokers=tuple(brokers))
 
 
 async def _quorum_and_moves(
@@ -217,6 +234,8 @@ def _show(view: ClusterView, *, as_json: bool) -> None:
         print_table(NODE_COLUMNS, [node_row(node) for node in view.nodes])
         for name, count, names in health_rows(view):
             click.echo(f"{name}\t{count}\t{names}")
+        for line in problem_lines(view):
+            click.echo(line)
 
 
 async def _watch(admin: Admin, *, every_s: float, as_json: bool) -> None:

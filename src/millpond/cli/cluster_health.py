@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from millpond.base.ids import TopicPartition
+from millpond.cli.cluster_problems import damage_line, fenced_line, unregistered_line
 from millpond.client import (
     ClusterInfo,
     LogDirInfo,
@@ -36,6 +37,7 @@ KINDS: Mapping[str, bool] = {
     "log directory offline": True,
     "log directories unknown": True,
     "replica shut off": True,
+    "damaged records": True,
     "at min.insync.replicas": False,
     "being moved": False,
     "draining": False,
@@ -46,10 +48,14 @@ KINDS: Mapping[str, bool] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One situation that holds, and for what: partitions, nodes, directories."""
+    """One situation that holds, and for what: partitions, nodes, directories.
+
+    ``lines`` say more of each where a name is not enough: why, and what to do.
+    """
 
     kind: str
     names: tuple[str, ...]
+    lines: tuple[str, ...] = ()
 
     @property
     def is_grave(self) -> bool:
@@ -86,8 +92,9 @@ def findings_of(told: Told) -> tuple[Finding, ...]:
     _look_at_partitions(told, found)
     _look_at_disks(told, found)
     _look_at_levels(told.levels, found)
+    lines = {"fenced": _fenced_lines(told), "damaged records": _damage_lines(told)}
     return tuple(
-        Finding(kind=kind, names=tuple(dict.fromkeys(names)))
+        Finding(kind=kind, names=tuple(dict.fromkeys(names)), lines=lines.get(kind, ()))
         for kind, names in found.items()
         if names
     )
@@ -96,9 +103,8 @@ def findings_of(told: Told) -> tuple[Finding, ...]:
 def _look_at_nodes(told: Told, found: dict[str, list[str]]) -> None:
     registered = {broker.node_id for broker in told.info.brokers}
     found["fenced"] += [_node(one.node_id) for one in told.info.brokers if one.is_fenced]
-    held = {node for topic in told.topics for item in topic.partitions for node in item.replicas}
     # A node that holds partitions and is not even registered is not there either.
-    found["fenced"] += [_node(node) for node in sorted(held - registered)]
+    found["fenced"] += [_node(node) for node in _unregistered(told)]
     quorum = told.quorum
     if quorum.leader_id < 0:
         found["no controller"].append("quorum")
@@ -115,6 +121,32 @@ def _look_at_nodes(told: Told, found: dict[str, list[str]]) -> None:
             found["voter silent"].append(_node(replica.node_id))
         elif leader is not None and _lags(replica, leader):
             found["voter lagging"].append(_node(replica.node_id))
+
+
+def _unregistered(told: Told) -> list[int]:
+    """Nodes that hold partitions and are not registered."""
+    held = {node for topic in told.topics for item in topic.partitions for node in item.replicas}
+    return sorted(held - {broker.node_id for broker in told.info.brokers})
+
+
+def _fenced_lines(told: Told) -> tuple[str, ...]:
+    fenced = [fenced_line(one) for one in told.info.brokers if one.is_fenced]
+    return (*fenced, *map(unregistered_line, _unregistered(told)))
+
+
+def _damage_lines(told: Told) -> tuple[str, ...]:
+    replicas = {
+        TopicPartition(topic.name, item.partition): len(item.replicas)
+        for topic in told.topics
+        for item in topic.partitions
+    }
+    return tuple(
+        damage_line(node, place, damage, replicas.get(place, 1))
+        for node, log_dirs in sorted(told.log_dirs.items())
+        for one in log_dirs or ()
+        for place, damages in sorted(one.damage.items())
+        for damage in damages
+    )
 
 
 def replaced_voters(quorum: QuorumInfo) -> dict[int, QuorumReplica]:
@@ -181,7 +213,10 @@ def _look_at_disks(told: Told, found: dict[str, list[str]]) -> None:
             continue
         here = {place for one in log_dirs for place in one.sizes}
         missing = [place for place in _held_by(node, told.topics) if place not in here]
-        failed = [f"{_node(node)}:{one.path}" for one in log_dirs if one.is_offline]
+        failed = [f"{_node(node)}:{one.path}{_why(one)}" for one in log_dirs if one.is_offline]
+        found["damaged records"] += [
+            f"{place} ({_node(node)})" for one in log_dirs for place in sorted(one.damage)
+        ]
         if not failed and known:
             # It found the disk gone when it started, and does not speak of that directory at all.
             found["log directory offline"] += _offline([_node(node)], known)
@@ -189,6 +224,10 @@ def _look_at_disks(told: Told, found: dict[str, list[str]]) -> None:
         found["replica shut off"] += [
             f"{place} ({_node(node)})" for place in missing if place not in known
         ]
+
+
+def _why(log_dir: LogDirInfo) -> str:
+    return "" if log_dir.failure is None else f": {log_dir.failure}"
 
 
 def _offline(names: Sequence[str], places: Sequence[TopicPartition]) -> list[str]:

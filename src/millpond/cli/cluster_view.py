@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Names of partitions that a table shows before it says how many more there are.
 NAMES_SHOWN_MAX = 8
+# Lines about single problems that are shown before it says how many more there are.
+LINES_SHOWN_MAX = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +140,12 @@ def to_json(view: ClusterView) -> dict[str, object]:
         "at_min_isr": list(view.names_of("at min.insync.replicas")),
         "offline": list(view.names_of("offline")),
         "findings": [
-            {"kind": one.kind, "grave": one.is_grave, "names": list(one.names)}
+            {
+                "kind": one.kind,
+                "grave": one.is_grave,
+                "names": list(one.names),
+                "details": list(one.lines),
+            }
             for one in view.findings
         ],
         "reassigning": {
@@ -205,6 +212,13 @@ def health_rows(view: ClusterView) -> list[tuple[str, int, str]]:
     return [(one.kind, len(one.names), names_of(one.names)) for one in view.findings]
 
 
+def problem_lines(view: ClusterView) -> list[str]:
+    """One line for each problem that a name does not explain, and how many more there are."""
+    lines = [line for one in view.findings for line in one.lines]
+    more = len(lines) - LINES_SHOWN_MAX
+    return lines if more <= 0 else [*lines[:LINES_SHOWN_MAX], f"and {more} more; --json has all"]
+
+
 def names_of(names: Sequence[str]) -> str:
     """Some names and how many more there are."""
     more = len(names) - NAMES_SHOWN_MAX
@@ -242,7 +256,12 @@ def picture(view: ClusterView) -> "RenderableType":
         colour = "yellow" if name in _MILD else "red"
         rest.add_row(Text(name, style=colour), Text(str(count), style=colour), Text(names))
     colour = "green" if view.is_healthy else "red"
-    return Group(Text(headline(view), style=f"bold {colour}"), node_table(view.nodes), rest)
+    return Group(
+        Text(headline(view), style=f"bold {colour}"),
+        node_table(view.nodes),
+        rest,
+        *(Text(line) for line in problem_lines(view)),
+    )
 
 
 def node_table(nodes: Iterable[NodeView]) -> "RenderableType":

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from millpond.base.ids import TopicPartition
     from millpond.client._delivery import Appended, Delivery
-    from millpond.client._model import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
+    from millpond.client._model import (
+        BrokerInfo,
+        ClusterInfo,
+        FencingInfo,
+        PartitionInfo,
+        TopicInfo,
+    )
     from millpond.client.admin import (
         EARLIEST,
         LATEST,
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
         ConfigEntry,
         ConfigOperation,
         CreatedTopic,
+        DamageInfo,
         ElectionType,
         FeatureInfo,
         LogDirInfo,
@@ -109,9 +116,11 @@ __all__ = [
     "ConsumerInterceptor",
     "ConsumerRecord",
     "CreatedTopic",
+    "DamageInfo",
     "Delivery",
     "ElectionType",
     "FeatureInfo",
+    "FencingInfo",
     "FetchedBatch",
     "Fetcher",
     "GroupInfo",
@@ -156,11 +165,11 @@ __all__ = [
 _MODULES = {
     "millpond.base.ids": "TopicPartition",
     "millpond.client._delivery": "Appended Delivery",
-    "millpond.client._model": "BrokerInfo ClusterInfo PartitionInfo TopicInfo",
+    "millpond.client._model": "BrokerInfo ClusterInfo FencingInfo PartitionInfo TopicInfo",
     "millpond.client.admin": (
         "EARLIEST LATEST MAX_TIMESTAMP Admin ConfigEntry ConfigOperation "
-        "CreatedTopic ElectionType FeatureInfo LogDirInfo NewTopic OffsetAt QuorumInfo QuorumReplica "
-        "Reassignment ResourceType"
+        "CreatedTopic DamageInfo ElectionType FeatureInfo LogDirInfo NewTopic OffsetAt QuorumInfo "
+        "QuorumReplica Reassignment ResourceType"
     ),
     "millpond.client.aio": "Cluster",
     "millpond.client.assignors": "MemberSubscription",

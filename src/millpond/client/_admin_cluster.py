@@ -13,7 +13,7 @@ from millpond.client._admin_model import (
     by_topic,
     refusal_of,
 )
-from millpond.client._model import BrokerInfo, ClusterInfo, parse_bootstrap
+from millpond.client._model import BrokerInfo, ClusterInfo, FencingInfo, parse_bootstrap
 from millpond.client.aio import Cluster
 from millpond.client.errors import BrokerRefused
 from millpond.wire.kafka.api import ApiKey
@@ -30,11 +30,16 @@ class ClusterCalls:
     _cluster: Cluster
 
     async def describe_cluster(
-        self, *, fenced: bool = False, timeout_s: float | None = None
+        self,
+        node_id: int | None = None,
+        *,
+        fenced: bool = False,
+        timeout_s: float | None = None,
     ) -> ClusterInfo:
-        """Return the brokers, the controller and the cluster's id.
+        """Return the brokers, the controller and the cluster's id, as a node (any by default) knows them.
 
-        ``fenced`` adds brokers that are registered and fenced at the moment.
+        ``fenced`` adds brokers that are registered and fenced at the moment. Why they are fenced is told by
+        the active controller only: name it by ``node_id`` (``controller_id`` of an earlier answer).
         """
         from millpond.wire.kafka.messages.describe_cluster import (
             DescribeClusterRequest,
@@ -42,11 +47,16 @@ class ClusterCalls:
         )
 
         attempts = self._cluster.attempts("describing the cluster", timeout_s)
-        answer: DescribeClusterResponse = await self._cluster.ask_any(
-            ApiKey.DESCRIBE_CLUSTER,
-            DescribeClusterRequest(include_fenced_brokers=fenced),
-            attempts=attempts,
-        )
+        request = DescribeClusterRequest(include_fenced_brokers=fenced)
+        answer: DescribeClusterResponse
+        if node_id is None:
+            answer = await self._cluster.ask_any(
+                ApiKey.DESCRIBE_CLUSTER, request, attempts=attempts
+            )
+        else:
+            answer = await self._cluster.ask_node(
+                node_id, ApiKey.DESCRIBE_CLUSTER, request, attempts=attempts
+            )
         if refusal := refusal_of(answer.error_code, answer.error_message, ""):
             raise refusal
         return ClusterInfo(
@@ -59,6 +69,13 @@ class ClusterCalls:
                     port=item.port,
                     rack=item.rack,
                     is_fenced=item.is_fenced,
+                    fencing=FencingInfo(
+                        reason=item.fence_reason,
+                        fenced_ms=item.fenced_ms,
+                        silent_ms=item.silent_ms,
+                    )
+                    if item.fence_reason
+                    else None,
                 )
                 for item in sorted(answer.brokers, key=lambda item: item.broker_id)
             ),

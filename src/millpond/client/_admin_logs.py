@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from millpond.base.ids import TopicPartition
-from millpond.client._admin_model import LogDirInfo, OffsetAt, by_topic, refusal_of
+from millpond.client._admin_model import DamageInfo, LogDirInfo, OffsetAt, by_topic, refusal_of
 from millpond.client._connection import Connection
 from millpond.client.aio import Cluster
 from millpond.client.errors import BrokerRefused
@@ -170,6 +170,20 @@ class LogCalls:
                         total_bytes=item.total_bytes,
                         usable_bytes=item.usable_bytes,
                         is_offline=refusal is not None,
+                        failure=item.failure,
+                        damage={
+                            TopicPartition(topic.name, partition.partition_index): tuple(
+                                DamageInfo(
+                                    first_offset=one.first_offset,
+                                    next_offset=one.next_offset,
+                                    reason=one.reason,
+                                )
+                                for one in partition.damage
+                            )
+                            for topic in item.topics
+                            for partition in topic.partitions
+                            if partition.damage
+                        },
                     )
                 )
         return found

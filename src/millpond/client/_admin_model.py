@@ -83,8 +83,21 @@ class OffsetAt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DamageInfo:
+    """Offsets of a partition that one replica cannot give, because their bytes on its disk are damaged."""
+
+    first_offset: int
+    next_offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirInfo:
-    """One data directory of one broker. A directory that is offline (its disk failed) has no details."""
+    """One data directory of one broker. A directory that is offline (its disk failed) has no details.
+
+    ``failure`` and ``damage`` are told by Millpond's brokers only: why the directory is offline, and the
+    first ranges of each partition that cannot be read.
+    """
 
     node_id: int
     path: str
@@ -92,6 +105,8 @@ class LogDirInfo:
     total_bytes: int
     usable_bytes: int
     is_offline: bool = False
+    failure: str | None = None
+    damage: Mapping[TopicPartition, tuple[DamageInfo, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

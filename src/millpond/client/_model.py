@@ -11,6 +11,19 @@ DEFAULT_PORT = 9092
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FencingInfo:
+    """Why the controller has fenced a broker, for how long, and how long ago it last heard of it.
+
+    ``reason`` is ``silent``, ``process-ended``, ``disk``, ``stopped``, ``joining`` or ``unknown``. Times are
+    -1 where they are not known.
+    """
+
+    reason: str
+    fenced_ms: int = -1
+    silent_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerInfo:
     """One broker and its address."""
 
@@ -20,6 +33,8 @@ class BrokerInfo:
     rack: str | None = None
     # Registered, but the controller does not hear from it.
     is_fenced: bool = False
+    # Why it is fenced, if the node that was asked is the active controller; Kafka's brokers do not tell.
+    fencing: FencingInfo | None = None
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

@@ -68,6 +68,8 @@ class GroupCoordinator:
         self.groups: dict[str, Group] = {}
         self._kinds = kinds
         self.offsets = OffsetTable()
+        # Records in the log of kinds of groups that this release does not know.
+        self.foreign_records = 0
         # The group that the records of the last decision make.
         self._staged: Staged | None = None
         # The commands that are the same for groups of every kind.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from millpond.base.errors import InvalidConfig, InvalidPattern, InvalidRequest
-from millpond.group.pattern import matcher
+from millpond.base.patterns import matcher
 from millpond.metadata.config_def import ConfigDef, ConfigType
 from millpond.metadata.configs import ConfigEntry, ConfigSource, ConfigSynonym
 

@@ -76,7 +76,7 @@ class DeleteQueue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bind:
+class _OfBinding:
     asker: Principal
     source: str
     destination: str
@@ -85,14 +85,12 @@ class Bind:
     arguments: Table = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unbind:
-    asker: Principal
-    source: str
-    destination: str
-    to_queue: bool = True
-    routing_key: str = ""
-    arguments: Table = field(default_factory=dict)
+class Bind(_OfBinding):
+    __slots__ = ()
+
+
+class Unbind(_OfBinding):
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,13 +72,17 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
+class _OfBinding:
     vhost: str
     source: str
     destination: str
     to_queue: bool = True
     routing_key: str = ""
     arguments: Table = field(default_factory=dict)
+
+
+class Binding(_OfBinding):
+    __slots__ = ()
 
     @property
     def target(self) -> Resource:
@@ -168,14 +172,8 @@ class QueueDeleted:
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BindingDeleted:
-    vhost: str
-    source: str
-    destination: str
-    to_queue: bool = True
-    routing_key: str = ""
-    arguments: Table = field(default_factory=dict)
+class BindingDeleted(_OfBinding):
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

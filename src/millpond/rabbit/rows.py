@@ -16,54 +16,37 @@ from millpond.rabbit.records import (
 )
 
 
+def _row(declared: object, *names: str) -> dict[str, Any]:
+    """Return these attributes by name, in this order; a tuple becomes a list, as JSON has it."""
+    values = ((name, getattr(declared, name)) for name in names)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values}
+
+
 def user_row(user: User) -> dict[str, Any]:
-    return {
-        "name": user.name,
-        "password_hash": user.password_hash,
-        "hashing_algorithm": user.hashing_algorithm,
-        "tags": list(user.tags),
-        "limits": user.limits,
-    }
+    return _row(user, "name", "password_hash", "hashing_algorithm", "tags", "limits")
 
 
 def permission_row(one: Permission) -> dict[str, Any]:
-    return {
-        "user": one.user,
-        "vhost": one.vhost,
-        "configure": one.configure,
-        "write": one.write,
-        "read": one.read,
-    }
+    return _row(one, "user", "vhost", "configure", "write", "read")
 
 
 def topic_permission_row(one: TopicPermission) -> dict[str, Any]:
-    return {
-        "user": one.user,
-        "vhost": one.vhost,
-        "exchange": one.exchange,
-        "write": one.write,
-        "read": one.read,
-    }
+    return _row(one, "user", "vhost", "exchange", "write", "read")
 
 
 def limits_of(vhost: VirtualHost) -> dict[str, int]:
-    """By RabbitMQ's names; what has no limit is not there."""
+    """Return the limits of a virtual host by RabbitMQ's names, without those that are not set."""
     limits = (("max-connections", vhost.connections_max), ("max-queues", vhost.queues_max))
     return {name: value for name, value in limits if value is not None}
 
 
 def vhost_row(vhost: VirtualHost) -> dict[str, Any]:
+    metadata = _row(vhost, "description", "tags", "default_queue_type")
     return {
         "name": vhost.name,
-        "description": vhost.description,
-        "tags": list(vhost.tags),
-        "default_queue_type": vhost.default_queue_type,
+        **metadata,
         "limits": [{"name": name, "value": value} for name, value in limits_of(vhost).items()],
-        "metadata": {
-            "description": vhost.description,
-            "tags": list(vhost.tags),
-            "default_queue_type": vhost.default_queue_type,
-        },
+        "metadata": metadata,
     }
 
 
@@ -99,26 +82,13 @@ def given(table: Table) -> Any:
 
 
 def queue_row(queue: Queue) -> dict[str, Any]:
-    return {
-        "name": queue.name,
-        "vhost": queue.vhost,
-        "type": queue.type,
-        "durable": queue.durable,
-        "auto_delete": queue.auto_delete,
-        "arguments": queue.arguments,
-    }
+    return _row(queue, "name", "vhost", "type", "durable", "auto_delete", "arguments")
 
 
 def exchange_row(exchange: Exchange) -> dict[str, Any]:
-    return {
-        "name": exchange.name,
-        "vhost": exchange.vhost,
-        "type": exchange.type,
-        "durable": exchange.durable,
-        "auto_delete": exchange.auto_delete,
-        "internal": exchange.internal,
-        "arguments": exchange.arguments,
-    }
+    return _row(
+        exchange, "name", "vhost", "type", "durable", "auto_delete", "internal", "arguments"
+    )
 
 
 def binding_row(binding: Binding) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from millpond.engine.limits.pressure import PressureWatch
 from millpond.engine.queues.queues import Queues
-from millpond.frontend.amqp.envelope import AmqpEnvelope
+from millpond.frontend.amqp.codec import AmqpCodec
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.server.exchange_plugins import load_exchange_types
-from millpond.server.protocols import AMQP
+from millpond.server.protocols import AMQP, message_codecs
 from millpond.server.services import Services, StreamProtocol
 from millpond.server.stream_transport import Origin, Session, StreamTransport
 
@@ -26,7 +26,7 @@ class OpenAmqp(StreamProtocol):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         load_exchange_types(services.settings.values["amqp.exchange.types"])
-        queues = Queues(services.engine, AmqpEnvelope())
+        queues = Queues(services.engine, AmqpCodec(), message_codecs())
         self.frontend = AmqpFrontend(services.engine, queues, _verifier(services), services.memory)
 
     async def start(self) -> None:

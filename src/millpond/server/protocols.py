@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from millpond.message.codecs import Codecs, MessageCodec
     from millpond.metadata.families import Families, RecordFamily
     from millpond.server.services import OpenProtocol, Services
 
@@ -70,6 +71,8 @@ class WireProtocol:
     # What the banner says beside an address.
     remark: str = ""
     example: Example | None = None
+    # How its messages are records, if it stores messages in a form of its own.
+    codec: Callable[[], "MessageCodec"] | None = None
     open: Callable[["Services"], "OpenProtocol"]
     # The families of the records that it keeps in the metadata. Every node reads them, whatever it serves.
     families: Callable[[], tuple["RecordFamily[Any, Any]", ...]] = lambda: ()
@@ -111,6 +114,12 @@ def _amqp_families() -> tuple["RecordFamily[Any, Any]", ...]:
     return (DECLARATIONS,)
 
 
+def _amqp_codec() -> "MessageCodec":
+    from millpond.frontend.amqp.codec import AmqpCodec
+
+    return AmqpCodec()
+
+
 def _open_http(services: "Services") -> "OpenProtocol":
     from millpond.server.http_protocol import OpenHttp
 
@@ -143,6 +152,7 @@ AMQP = WireProtocol(
     hosts_for_nodes=True,
     has_logins=True,
     local_login="guest:guest",
+    codec=_amqp_codec,
     open=_open_amqp,
     families=_amqp_families,
 )
@@ -191,6 +201,13 @@ def unregister(name: str) -> None:
 def protocols() -> tuple[WireProtocol, ...]:
     """All protocols, in the order in which they are opened."""
     return tuple(_REGISTERED.values())
+
+
+def message_codecs() -> "Codecs":
+    """Return the codecs of all protocols: each reads what clients of the others have written."""
+    from millpond.message.codecs import Codecs
+
+    return Codecs(one.codec() for one in _REGISTERED.values() if one.codec is not None)
 
 
 def protocol_named(name: str) -> WireProtocol:

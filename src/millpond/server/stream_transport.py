@@ -74,7 +74,7 @@ class Session(Protocol):
         """The client reads again."""
         ...
 
-    def say_goodbye(self) -> None:
+    def send_close(self) -> None:
         """The connection is about to be closed from this side: send what the protocol has for that."""
         ...
 
@@ -368,7 +368,7 @@ class StreamTransport(SocketConnection, asyncio.Protocol):
     def close(self) -> None:
         """Send what is left, then end the connection."""
         if self._session is not None and not self._closing:
-            self._session.say_goodbye()
+            self._session.send_close()
         super().close()
 
 

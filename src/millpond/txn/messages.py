@@ -112,3 +112,8 @@ class Decision(Generic[AnswerT]):
 
     answer: AnswerT
     record: TransactionRecord | None = None
+
+    @property
+    def records(self) -> tuple[TransactionRecord, ...]:
+        """The record as a sequence, as the host of every coordinator takes it."""
+        return () if self.record is None else (self.record,)

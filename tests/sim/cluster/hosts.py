@@ -10,9 +10,9 @@ from millpond.base.fields import Table
 from millpond.engine.node.node import Node as Engine
 from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.queues import Queues
-from millpond.frontend.amqp.envelope import AmqpEnvelope
+from millpond.frontend.amqp.codec import AmqpCodec
+from millpond.message.hub import Message
 from millpond.metadata.records import PartitionChangeRecord
-from millpond.queue.message import Message
 from millpond.rabbit.commands import DeclareQueue, Principal
 from tests.sim.cluster.node import Node
 from tests.sim.cluster.trace import Broken
@@ -68,7 +68,7 @@ class Hosts:
         node.loop.create_task(self._serve(engine), name="queues")
 
     async def _serve(self, engine: Engine) -> None:
-        queues = Queues(engine, AmqpEnvelope())
+        queues = Queues(engine, AmqpCodec())
         try:
             await queues.start()
         except MillpondError as error:

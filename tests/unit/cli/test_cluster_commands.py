@@ -142,7 +142,28 @@ class TestStatus:
         kafka.board.offline_dirs = {2}
         result = run("cluster", "status")
         assert result.exit_code == 1
-        assert "log directory offline\t1\tnode 2:/data" in result.stdout
+        assert "log directory offline\t1\tnode 2:/data: No space left on device" in result.stdout
+
+    def test_damaged_offsets_are_named(self, run: Run, kafka: FakeCluster) -> None:
+        kafka.board.damaged[3, tp("orders", 1)] = (7, 12)
+        result = run("cluster", "status")
+        assert result.exit_code == 1
+        assert "damaged records\t1\torders-1 (node 3)" in result.stdout
+        assert "node 3: orders-1: offsets 7 to 11 are damaged (wrong checksum); " in result.stdout
+
+    def test_the_controllers_reason_is_told_for_a_fenced_node(
+        self, run: Run, kafka: FakeCluster
+    ) -> None:
+        kafka.board.fenced = {3}
+        kafka.board.fence_reasons[3] = "process-ended"
+        result = run("cluster", "status")
+        assert result.exit_code == 1
+        assert "node 3 is fenced: its process has ended; its log says why" in result.stdout
+        found = json.loads(run("cluster", "status", "--json").stdout)["findings"]
+        (fenced,) = [one for one in found if one["kind"] == "fenced"]
+        assert fenced["details"] == [
+            "node 3 is fenced: its process has ended; its log says why; start it again"
+        ]
 
     def test_writing_where_nobody_leads_ends_when_patience_does_and_says_why(
         self, run: Run, kafka: FakeCluster

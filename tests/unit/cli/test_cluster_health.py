@@ -7,10 +7,12 @@ import pytest
 
 from millpond.base.ids import TopicPartition
 from millpond.cli.cluster_health import KINDS, Levels, Told, findings_of
-from millpond.cli.cluster_view import headline, health_rows, to_json, view_of
+from millpond.cli.cluster_view import headline, health_rows, problem_lines, to_json, view_of
 from millpond.client import (
     BrokerInfo,
     ClusterInfo,
+    DamageInfo,
+    FencingInfo,
     LogDirInfo,
     PartitionInfo,
     QuorumInfo,
@@ -96,6 +98,16 @@ def moving(adding: tuple[int, ...], removing: tuple[int, ...]) -> Told:
 BROKERS = WELL.info.brokers
 FENCED = replace(BROKERS[2], is_fenced=True)
 UP = ("node 3",)
+
+DAMAGED = replace(
+    directory(2, *PLACES),
+    damage={
+        PLACES[1]: (
+            DamageInfo(first_offset=5, next_offset=9, reason="wrong checksum"),
+            DamageInfo(first_offset=20, next_offset=21, reason="missing"),
+        )
+    },
+)
 
 # What is the matter → (what the cluster tells, all that must be found).
 SITUATIONS: dict[str, tuple[Told, dict[str, tuple[str, ...]]]] = {
@@ -249,6 +261,10 @@ SITUATIONS: dict[str, tuple[Told, dict[str, tuple[str, ...]]]] = {
         replace(WELL, log_dirs={**WELL.log_dirs, 2: None}),
         {"log directories unknown": ("node 2",)},
     ),
+    "records of one replica are damaged": (
+        replace(WELL, log_dirs={**WELL.log_dirs, 2: [DAMAGED]}),
+        {"damaged records": ("orders-1 (node 2)",)},
+    ),
     "a node is drained": (
         moving(adding=(4,), removing=(3,)),
         {"being moved": ("orders-0",), "draining": UP},
@@ -284,11 +300,69 @@ def test_a_situation_names_itself(situation: str) -> None:
     assert {row[0] for row in health_rows(view)} == set(expected)
     assert to_json(view)["healthy"] == view.is_healthy
     assert to_json(view)["findings"] == [
-        {"kind": kind, "grave": KINDS[kind], "names": list(expected[kind])}
-        for kind in KINDS
-        if kind in expected
+        {
+            "kind": one.kind,
+            "grave": KINDS[one.kind],
+            "names": list(expected[one.kind]),
+            "details": list(one.lines),
+        }
+        for one in findings_of(told)
     ]
+    assert [one.kind for one in findings_of(told)] == [kind for kind in KINDS if kind in expected]
 
 
 def test_every_kind_has_a_situation() -> None:
     assert {kind for _told, expected in SITUATIONS.values() for kind in expected} == set(KINDS)
+
+
+def fenced(reason: str, fenced_ms: int = -1, silent_ms: int = -1) -> Told:
+    told = FencingInfo(reason=reason, fenced_ms=fenced_ms, silent_ms=silent_ms)
+    return with_brokers(*BROKERS[:2], replace(FENCED, fencing=told))
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (
+            fenced("silent", 3_000, 12_900),
+            "fenced: the controller has not heard of it (fenced for 3 s, last heard of 12 s ago); start it",
+        ),
+        (
+            fenced("process-ended", 150_000),
+            "node 3 is fenced: its process has ended (fenced for 2 min); its log says why; start it again",
+        ),
+        (
+            fenced("disk", 8_000_000, 100),
+            "it cannot write to its log directories (fenced for 2 h, last heard of 0 s ago); free space",
+        ),
+        (fenced("stopped"), "it was stopped in order; start it again"),
+        (fenced("joining"), "it has registered and reads the metadata; wait"),
+        (fenced("unknown"), "it was fenced before the present controller took over; start it"),
+        (fenced("a reason of a later release"), "the controller does not say why; look at its log"),
+        (with_brokers(*BROKERS[:2], FENCED), "the controller does not say why"),
+        (with_brokers(*BROKERS[:2]), "node 3 is not registered and holds partitions"),
+    ],
+)
+def test_a_fenced_node_has_a_line_with_the_reason_and_what_to_do(told: Told, expected: str) -> None:
+    (line,) = problem_lines(view_of(told))
+    assert expected in line
+
+
+def test_each_damaged_range_has_a_line_with_node_partition_offsets_and_what_to_do() -> None:
+    told = replace(WELL, log_dirs={**WELL.log_dirs, 2: [DAMAGED]})
+    first, second = problem_lines(view_of(told))
+    assert first.startswith(
+        "node 2: orders-1: offsets 5 to 8 are damaged (wrong checksum); the node fetches them from"
+    )
+    assert second.startswith("node 2: orders-1: offset 20 is damaged (missing); ")
+    alone = replace(told, topics=topic(partition(0), partition(1, replicas=(2,), in_sync=(2,))))
+    assert "there is no other replica" in problem_lines(view_of(alone))[0]
+    assert "unreadable.records=skip" in problem_lines(view_of(alone))[0]
+
+
+def test_no_more_lines_are_shown_than_a_screen_takes() -> None:
+    ranges = tuple(DamageInfo(first_offset=at, next_offset=at + 1, reason="r") for at in range(60))
+    told = replace(WELL, log_dirs={2: [replace(DAMAGED, damage={PLACES[0]: ranges})]})
+    lines = problem_lines(view_of(told))
+    assert len(lines) == 51
+    assert lines[-1] == "and 10 more; --json has all"

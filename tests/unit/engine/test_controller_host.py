@@ -42,6 +42,7 @@ from millpond.engine.peers import (
 )
 from millpond.metadata import features
 from millpond.metadata.features import SUPPORTED, FeatureRange
+from millpond.metadata.fencing import FenceReason
 from millpond.metadata.levels import MILLPOND_VERSION
 from millpond.metadata.records import NO_LEADER, UNASSIGNED_DIRECTORY
 from millpond.record.builder import build_batch
@@ -429,6 +430,95 @@ def test_the_last_nodes_of_a_cluster_that_stops_wait_for_nobody(
 
     run(story())
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("watched", "reason"), [(False, FenceReason.SILENT), (True, FenceReason.PROCESS_ENDED)]
+)
+def test_the_controller_knows_why_it_fenced_a_node(watched: bool, reason: FenceReason) -> None:
+    async def story() -> None:
+        async with memory_cluster(watched=watched) as cluster:
+            controller = await cluster.controller()
+            victim = next(node for node in (1, 2, 3) if node != controller.info.node_id)
+            assert controller.admin.fencings() == {}
+            await cluster.kill(victim)
+            await cluster.until(lambda: not cluster.image.is_active(victim), within_s=12)
+            (found,) = controller.admin.fencings().values()
+            assert found.reason is reason
+            assert found.silent_ms >= found.fenced_ms >= 0
+            other = next(one for one in cluster.engines.values() if one is not controller)
+            assert other.admin.fencings() == {}, "only the active controller knows"
+            await cluster.start(victim)
+            await cluster.until(lambda: cluster.image.is_active(victim), within_s=30)
+            assert controller.admin.fencings() == {}
+
+    run(story())
+
+
+def test_a_node_that_was_stopped_in_order_is_known_as_that() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            controller = await cluster.controller()
+            leaving = next(node for node in (1, 2, 3) if node != controller.info.node_id)
+            assert await cluster.stop(leaving)
+            assert controller.admin.fencings()[leaving].reason is FenceReason.STOPPED
+            assert controller.admin.fencings()[leaving].fenced_ms >= 0
+
+    run(story())
+
+
+def test_a_node_is_fenced_for_its_disk_while_it_says_so_and_joins_when_it_reads_the_metadata() -> (
+    None
+):
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            controller = await cluster.controller()
+            directory = controller.runtime.rng.uuid4()
+            epoch = await controller.peer_handlers.answer(
+                RegisterNode(
+                    node_id=4,
+                    cluster_id="cluster",
+                    incarnation_id=controller.runtime.rng.uuid4(),
+                    end_points=(),
+                    rack=None,
+                    log_dirs=(directory,),
+                )
+            )
+
+            async def beat(*offline: UUID, offset: int = 10**6) -> None:
+                await controller.peer_handlers.answer(
+                    NodeHeartbeat(
+                        node_id=4,
+                        broker_epoch=epoch,
+                        metadata_offset=offset,
+                        wants_fence=False,
+                        wants_stop=False,
+                        offline_dirs=offline,
+                    )
+                )
+
+            def reason() -> FenceReason | None:
+                found = controller.admin.fencings().get(NodeId(4))
+                return None if found is None else found.reason
+
+            assert reason() is FenceReason.JOINING
+            await beat(offset=0)
+            assert reason() is FenceReason.JOINING
+            await beat()
+            assert reason() is None
+            await beat(directory)
+            assert reason() is FenceReason.DISK
+            await asyncio.sleep(1)  # virtual
+            await beat(directory)
+            found = controller.admin.fencings()[NodeId(4)]
+            assert found.fenced_ms >= 1000, "since the first time that it said so"
+            assert found.silent_ms < 1000
+            await beat(offset=0)
+            assert reason() is FenceReason.JOINING
+            await beat()
+            assert reason() is None
+
+    run(story())
 
 
 def test_another_controller_takes_over_and_the_old_one_decides_nothing_more() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from millpond.base.errors import CoordinatorLoadInProgress, NotCoordinator, StorageFailure
 from millpond.engine.api import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
-from millpond.engine.coordinators import group_log
+from millpond.engine.coordinators import shard_host
 from millpond.engine.coordinators.groups import CommitOffsets, CommittedOffset, ConsumerHeartbeat
 from millpond.engine.coordinators.record_replay import MayComeBack, stored_batches
 from millpond.engine.coordinators.transactions import Status
@@ -64,13 +64,7 @@ async def move_group(broker: MemoryBroker, group_id: str = GROUP) -> None:
 
 
 def transaction_place(broker: MemoryBroker, name: str) -> int:
-    shards = broker.engine.transactions._shards
-    topic = broker.engine.metadata.image.topics[TRANSACTIONS_TOPIC]
-    return next(
-        index
-        for index in range(len(topic.partitions))
-        if shards.get(index) is broker.engine.transactions._shard(name)
-    )
+    return broker.engine.transactions._host.index_of(name)
 
 
 # --- groups -----------------------------------------------------------------------------------------
@@ -137,11 +131,11 @@ def test_a_partition_that_cannot_be_read_to_the_end_answers_nobody_and_is_read_a
             yield from batches[:-1]
             raise StorageFailure("the disk does not answer")
 
-        monkeypatch.setattr(group_log, "stored_batches", broken)
+        monkeypatch.setattr(shard_host, "stored_batches", broken)
         await move_group(broker)
         assert await reader.commit(44) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         with pytest.raises(CoordinatorLoadInProgress):
-            broker.engine.groups._shard(GROUP)
+            broker.engine.groups.check_coordinates(GROUP)
 
         monkeypatch.undo()
         await asyncio.sleep(6)
@@ -394,7 +388,7 @@ def test_what_a_share_group_accepted_is_not_handed_out_again_after_its_state_mov
             1,
         ]
         assert await reader.say((0, 0, [ACCEPT])) == 0
-        index = engine.share._keeper._shard(ShareKey(POOL, topic_id, 0)).partition.index
+        index = engine.share.delivery.keeper._shard(ShareKey(POOL, topic_id, 0)).partition.index
 
         take(engine, SHARE_STATE_TOPIC, index)
         give(engine, SHARE_STATE_TOPIC, index)

@@ -9,7 +9,7 @@ import pytest
 
 from millpond.base.errors import NotLeader
 from millpond.engine.api import OFFSETS_TOPIC
-from millpond.engine.coordinators.groups import Groups
+from millpond.engine.coordinators.group_host import GroupHost
 from millpond.group.memory import MemberMemory, bytes_held
 from millpond.group.offsets import partition_for
 from millpond.record.builder import build_batch
@@ -276,13 +276,13 @@ def test_a_silent_member_that_cannot_be_removed_holds_nobody_up(
             reader = Reader(broker)
             await reader.settle()
 
-            def refuse(_groups: Groups, _command: object) -> None:
+            def refuse(_host: GroupHost, _command: object) -> None:
                 nonlocal tries
                 tries += 1
                 assert tries < 100, "again at once, for ever"
                 raise NotLeader("for a while")
 
-            monkeypatch.setattr(Groups, "_perform", refuse)
+            monkeypatch.setattr(GroupHost, "perform", refuse)
             await asyncio.sleep(30)
             monkeypatch.undo()
             assert tries > 10
@@ -507,7 +507,7 @@ def test_an_offset_of_an_earlier_topic_of_the_name_is_no_offset() -> None:
             await reader.settle()
             assert await reader.commit(42) == 0
             # As if the tombstone had been lost: the position names another topic's id.
-            offsets = broker.engine.groups._shard(GROUP).state.offsets._groups[GROUP]["t"]
+            offsets = broker.engine.groups._host.coordinator(GROUP).offsets._groups[GROUP]["t"]
             offsets[0] = type(offsets[0])(offset=42, topic_id=UUID(int=topic_id.int ^ 1))
             assert await committed(broker) == -1
             everything = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(GROUP, topics=None)])
@@ -596,7 +596,7 @@ def test_what_members_of_all_groups_bring_is_bounded() -> None:
         async with memory_broker(group_initial_rebalance_delay_ms="0") as broker:
             await broker.engine.groups.prepare()
             groups = broker.engine.groups
-            groups._memory = MemberMemory(lambda: bytes_held(groups._groups()), 1024 * 1024)
+            groups._memory = MemberMemory(lambda: bytes_held(groups._host.groups()), 1024 * 1024)
             codes = []
             for number in range(40):
                 client = broker.client()
@@ -609,7 +609,7 @@ def test_what_members_of_all_groups_bring_is_bounded() -> None:
                 )
                 codes.append((await client.ask(ApiKey.JOIN_GROUP, 3, request)).error_code)
             assert codes == [0] * 10 + [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 30
-            assert bytes_held(groups._groups()) <= 1024 * 1024
+            assert bytes_held(groups._host.groups()) <= 1024 * 1024
             # Members of ordinary size are served.
             await Reader(broker).join()
             # And when those that brought much have gone, there is room again.

@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 
 import pytest
 
+from millpond.base.errors import CorruptLog
 from millpond.engine.api import OFFSETS_TOPIC, RESOURCE_TOPIC, AlterConfigs, AlterOp
 from millpond.record.batch import iter_batches
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from millpond.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from millpond.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -117,6 +119,37 @@ def test_a_reader_is_told_that_records_are_lost_or_goes_on_behind_them(
 
     with caplog.at_level(logging.ERROR, "millpond.log"):
         run(story())
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_damaged_offsets_are_told_with_the_log_directory(version: int) -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            await filled(broker)
+            client = broker.client()
+
+            def told() -> list[tuple[int, int, str]]:
+                client.send(ApiKey.DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(topics=None))
+                (result,) = client.answer().results
+                return [
+                    (one.first_offset, one.next_offset, one.reason)
+                    for topic in result.topics
+                    for partition in topic.partitions
+                    for one in partition.damage
+                ]
+
+            flip(storage, "t-0", 2)
+            assert told() == [], "nothing has read it yet"
+            log = broker.engine.partitions.partition("t", 0).log
+            with pytest.raises(CorruptLog):
+                log.read(2, 1000, upto=log.end_offset)
+            # Version 1 has no tagged fields.
+            assert told() == ([(2, 3, "wrong checksum")] if version >= 2 else [])
+            log.delete_records(4)
+            assert told() == [], "these records are deleted"
+
+    run(story())
 
 
 @pytest.mark.parametrize("policy", ["fail", "skip"])

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from millpond.base.fields import Table
 from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle
 from millpond.engine.queues.queues import Queues
+from millpond.message.hub import Message
 from millpond.queue.consumers import Consumer
-from millpond.queue.message import Message
 from millpond.queue.steps import Handout
 from millpond.rabbit.commands import DeclareQueue, Principal
 from millpond.record.builder import NewRecord
@@ -22,20 +22,22 @@ TTL = "ttl"
 class PlainCodec:
     """A message is its routing key and its body."""
 
-    def seal(self, message: Message) -> NewRecord:
+    protocol = "plain"
+
+    def to_record(self, message: Message) -> NewRecord:
         ttl: list[tuple[str, bytes | None]] = []
         if message.ttl_ms is not None:
             ttl.append((TTL, b"%d" % message.ttl_ms))
-        return message.received_ms, message.routing_key.encode(), message.body, ttl
+        return message.received_ms, message.key.encode(), message.body, ttl
 
-    def seal_all(self, messages: Sequence[Message]) -> list[NewRecord]:
-        return [self.seal(message) for message in messages]
+    def to_records(self, messages: Sequence[Message]) -> list[NewRecord]:
+        return [self.to_record(message) for message in messages]
 
-    def open(self, record: Record) -> Message:
+    def from_record(self, record: Record) -> Message | None:
         ttl = dict(record.headers).get(TTL)
         return Message(
-            exchange="",
-            routing_key=(record.key or b"").decode(),
+            address="",
+            key=(record.key or b"").decode(),
             properties=b"",
             headers={},
             body=record.value or b"",
@@ -43,8 +45,8 @@ class PlainCodec:
             ttl_ms=None if ttl is None else int(ttl),
         )
 
-    def delay_ms(self, message: Message) -> int:
-        return 0
+    def convert(self, message: Message) -> Message:
+        return message
 
     def chosen_by(self, message: Message) -> Table:
         return {}
@@ -53,11 +55,9 @@ class PlainCodec:
         return message._replace(headers=headers, received_ms=now_ms)
 
     def readdressed(
-        self, message: Message, *, exchange: str, routing_key: str, headers: Table, now_ms: int
+        self, message: Message, *, address: str, key: str, headers: Table, now_ms: int
     ) -> Message:
-        return message._replace(
-            exchange=exchange, routing_key=routing_key, received_ms=now_ms, ttl_ms=None
-        )
+        return message._replace(address=address, key=key, received_ms=now_ms, ttl_ms=None)
 
 
 class Inbox:

@@ -2,7 +2,7 @@
 
 from millpond.engine.queues.hosted import recent_messages
 from millpond.engine.queues.hosted.recent_messages import RecentMessages
-from millpond.queue.message import Message
+from millpond.message.hub import Message
 
 
 def message(body: bytes) -> Message:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples.line_pubsub import LINES
 
 import millpond
 from millpond.server.app import Server
@@ -25,7 +26,6 @@ from millpond.server.protocols import (
     unregister,
 )
 from millpond.server.rng import SystemRng
-from tests.support.line_protocol import LINES
 
 FIRST_REQUEST = {
     "kafka": bytes.fromhex("0000000e 0012 0000 00000007 0004") + b"wait",
@@ -217,8 +217,8 @@ def test_a_new_protocol_is_a_listener_an_option_and_an_argument() -> None:
         (address,) = broker.addresses("lines")
         host, _, port = address.rpartition(":")
         with socket.create_connection((host, int(port)), HANGS_S) as link:
-            link.sendall(b"hello\n")
-            assert link.recv(6) == b"HELLO\n"
+            link.sendall(b"PUB greetings hello\n")
+            assert link.recv(5) == b"OK 0\n"
     settings = load_settings(overrides=given_in_code({"listeners": "9092,LINES_2://127.0.0.1:0"}))
     assert [one.protocol for one in settings.listeners] == [KAFKA, LINES]
     with pytest.raises(InvalidSettings, match=r"did you mean LINES\?"):

@@ -26,7 +26,7 @@ class Session:
     def eof_received(self) -> bool:
         return False
 
-    def say_goodbye(self) -> None:
+    def send_close(self) -> None:
         pass
 
     def pause_writing(self) -> None:

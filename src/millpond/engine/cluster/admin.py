@@ -33,6 +33,7 @@ from millpond.metadata.elections import (
     decide_one_min_isr,
 )
 from millpond.metadata.features import FeatureChange, decide_update_features
+from millpond.metadata.fencing import Fencing
 from millpond.metadata.image import Image, PartitionImage, apply
 from millpond.metadata.levels import MILLPOND_VERSION, PEER_PROOF
 from millpond.metadata.nodes import decide_unregister
@@ -75,11 +76,17 @@ class ClusterAdmin:
         node_id: NodeId,
         rules: Callable[[Image], Rules],
         proof: PeerProof | None = None,
+        fencings: Callable[[], Mapping[NodeId, Fencing]] = dict,
     ) -> None:
         self._proof = proof
+        self._fencings = fencings
         self._host = host
         self._node_id = node_id
         self._rules = rules
+
+    def fencings(self) -> Mapping[NodeId, Fencing]:
+        """Why each fenced node is fenced, if this node is the active controller; otherwise nothing."""
+        return self._fencings()
 
     async def alter_quotas(
         self, commands: Sequence[AlterQuotas], *, validate_only: bool = False

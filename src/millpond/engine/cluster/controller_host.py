@@ -56,6 +56,7 @@ from millpond.metadata.elections import (
     decide_unclean,
 )
 from millpond.metadata.features import first_levels
+from millpond.metadata.fencing import FenceReason, FenceReasons, Fencing
 from millpond.metadata.image import BrokerImage, Image, PartitionImage
 from millpond.metadata.links import LinkReports, decide_cuts
 from millpond.metadata.nodes import (
@@ -112,6 +113,7 @@ class ControllerHost:
         self._parts = parts
         self.sessions = self._new_sessions()
         self._links = self._new_links()
+        self._fence_reasons = FenceReasons()
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._turned_away: set[tuple[NodeId, UUID]] = set()
@@ -140,6 +142,18 @@ class ControllerHost:
         ):
             self._wake.set()
 
+    def fencings(self) -> Mapping[NodeId, Fencing]:
+        """Why each fenced node is fenced; nothing if this node is not the active controller."""
+        host = self._parts.host()
+        if not host.is_active:
+            return {}
+        now_ms = self._now_ms()
+        return {
+            node: self._fence_reasons.why(broker, now_ms)
+            for node, broker in host.image.brokers.items()
+            if broker.fenced
+        }
+
     def _new_sessions(self) -> Sessions:
         setting = self._parts.setting
         return Sessions(
@@ -163,6 +177,7 @@ class ControllerHost:
             return
         self.sessions = self._new_sessions()
         self._links = self._new_links()
+        self._fence_reasons = FenceReasons()
         self.sessions.begin(
             self._host.head,
             self._now_ms(),
@@ -232,14 +247,14 @@ class ControllerHost:
             broker = self._host.head.brokers.get(node)
             if broker is None or broker.fenced:
                 continue
+            now_ms, reason = self._now_ms(), FenceReason.SILENT
+            silent_ms = self.sessions.silent_ms(node, now_ms)
             if self.sessions.is_gone(node):
+                reason = FenceReason.PROCESS_ENDED
                 log.warning("node %d: its process has ended; fenced", node)
             else:
-                log.warning(
-                    "node %d has not been heard of for %d ms: fenced",
-                    node,
-                    self.sessions.silent_ms(node, self._now_ms()),
-                )
+                log.warning("node %d has not been heard of for %d ms: fenced", node, silent_ms)
+            self._fence_reasons.note(node, reason, now_ms, heard_ms=now_ms - silent_ms)
             records = decide_fence(self._host.head, broker, self._rules())
             self.sessions.give_up(node, self._host.end_offset + len(records) - 1)
             await self._propose(records)
@@ -358,6 +373,8 @@ class ControllerHost:
             self.sessions.forget(request.node_id)
         self.sessions.hear(request.node_id, now_ms)
         log.info("node %d registers under epoch %d", request.node_id, decided.broker_epoch)
+        if known is None or known.fenced or known.incarnation_id != request.incarnation_id:
+            self._fence_reasons.note(request.node_id, FenceReason.JOINING, now_ms, heard_ms=now_ms)
         await host.propose(decided.records)
         self._wake.set()
         return decided.broker_epoch
@@ -401,6 +418,16 @@ class ControllerHost:
                     request.node_id,
                 )
             self.sessions.give_up(request.node_id, must_know)
+        broker = head.brokers[request.node_id]
+        self._fence_reasons.hear(
+            broker,
+            self._now_ms(),
+            is_fenced=decision.is_fenced,
+            may_stop=decision.may_stop,
+            # A node asks to be fenced for its disk only.
+            has_no_dir=request.wants_fence
+            or bool(request.offline_dirs and {*request.offline_dirs} >= {*broker.log_dirs}),
+        )
         if decision.begins_to_stop:
             self.sessions.wants_stop(request.node_id, host.end_offset + len(decision.records) - 1)
         await host.propose(decision.records)

@@ -1,7 +1,7 @@
-"""What groups have left in ``__consumer_offsets``: read back, and told to operators."""
+"""The records of groups in ``__consumer_offsets``: encoded, applied again after a restart, and logged."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from millpond.base.errors import (
     BatchTooLarge,
@@ -19,7 +19,6 @@ from millpond.base.errors import (
     StorageFailure,
     UnknownTopic,
 )
-from millpond.engine.coordinators.record_replay import MayComeBack, stored_batches
 from millpond.group import kinds
 from millpond.group.coordinator import GroupCoordinator
 from millpond.group.messages import ErrorClass
@@ -30,13 +29,13 @@ from millpond.group.records import (
     OffsetPended,
 )
 from millpond.record.batch import BatchHeader
+from millpond.record.builder import build_batch
 from millpond.record.control import EndTxnMarker
 from millpond.record.records import Record
-from millpond.replication.partition import Partition
 
 log = logging.getLogger(__name__)
 
-# What a client of the group is told when the log refuses: ask again here, or look for us anew.
+# The error for a client when the log does not take a record: retry here, or find the coordinator again.
 _REFUSALS: Mapping[type[MillpondError], ErrorClass] = {
     UnknownTopic: CoordinatorNotAvailable,
     NotEnoughReplicas: CoordinatorNotAvailable,
@@ -51,76 +50,56 @@ _REFUSALS: Mapping[type[MillpondError], ErrorClass] = {
 
 
 def refusal_of(error: MillpondError) -> ErrorClass:
-    """What clients are told when the log could not take a group's facts for this reason."""
+    """Return the error for clients when the log could not take a group's records for this reason."""
     return next((_REFUSALS[kind] for kind in type(error).__mro__ if kind in _REFUSALS), GroupError)
 
 
-def read_partition(
-    partition: Partition, coordinator: GroupCoordinator, may_come_back: MayComeBack
-) -> Iterator[int]:
-    """Give the coordinator all that a partition's log says; each step tells how many records it took."""
-    foreign = 0
-    for header, stored in stored_batches(partition, may_come_back):
-        if header.is_control:
-            _read_marker(header, stored, coordinator)
-        else:
-            for record in stored:
-                fact = _read_fact(partition, header, record)
-                if isinstance(fact, ForeignRecord):
-                    foreign += 1
-                elif fact is not None:
-                    coordinator.replay(fact)
-        yield len(stored)
-    if foreign:
-        log.warning(
-            "partition=%s-%d: holds %d records of other kinds of groups; they are kept but not used",
-            partition.topic,
-            partition.index,
-            foreign,
+def encode_batch(records: Sequence[GroupRecord], now_ms: int) -> bytearray:
+    """Encode records as one batch; offsets committed in a transaction are a batch of their producer."""
+    rows = [(now_ms, *kinds.encode(record), ()) for record in records]
+    first = records[0]
+    if isinstance(first, OffsetPended):
+        return build_batch(
+            rows,
+            producer_id=first.producer_id,
+            producer_epoch=first.producer_epoch,
+            transactional=True,
         )
+    return build_batch(rows)
 
 
-def _read_marker(
-    header: BatchHeader, stored: Sequence[Record], coordinator: GroupCoordinator
-) -> None:
-    for record in stored:
-        try:
-            marker = EndTxnMarker.parse(record)
-        except MalformedData:
-            continue  # a control record of another kind says nothing of groups
-        coordinator.end_transaction(header.producer_id, committed=marker.committed)
-
-
-def _read_fact(
-    partition: Partition, header: BatchHeader, record: Record
-) -> GroupRecord | ForeignRecord | None:
-    if record.key is None:
-        return None
-    try:
-        fact = kinds.decode(record.key, record.value)
-    except MalformedData as error:
-        log.error(
-            "partition=%s-%d offset=%d: a group record is left out: %s",
-            partition.topic,
-            partition.index,
-            record.offset,
-            error,
-        )
-        return None
-    if header.is_transactional and isinstance(fact, OffsetCommitted):
-        return OffsetPended(
-            group_id=fact.group_id,
-            topic=fact.topic,
-            partition=fact.partition,
-            value=fact.value,
+def replay_record(coordinator: GroupCoordinator, header: BatchHeader, record: Record) -> None:
+    """Apply a record of the log. Raises ``MalformedData``."""
+    if header.is_control:
+        _replay_marker(coordinator, header, record)
+        return
+    assert record.key is not None
+    found = kinds.decode(record.key, record.value)
+    if isinstance(found, ForeignRecord):
+        coordinator.foreign_records += 1
+        return
+    if header.is_transactional and isinstance(found, OffsetCommitted):
+        found = OffsetPended(
+            group_id=found.group_id,
+            topic=found.topic,
+            partition=found.partition,
+            value=found.value,
             producer_id=header.producer_id,
             producer_epoch=header.producer_epoch,
         )
-    return fact
+    coordinator.replay(found)
+
+
+def _replay_marker(coordinator: GroupCoordinator, header: BatchHeader, record: Record) -> None:
+    try:
+        marker = EndTxnMarker.parse(record)
+    except MalformedData:
+        return  # a control record of another kind does not concern groups
+    coordinator.end_transaction(header.producer_id, committed=marker.committed)
 
 
 def report(records: Sequence[GroupRecord]) -> None:
-    """Log what an operator would want to know of a group. Offsets are not reported."""
+    """Log changes of groups for the operator. Commits of offsets are not logged."""
     for record in records:
         notice = record.notice()
         if notice is not None:

@@ -1,21 +1,21 @@
-"""Which partitions of an internal topic this node coordinates, and whether it has read them.
+"""Which partitions of an internal topic this node coordinates, and whether it has loaded them.
 
-What a coordinator knows is what the log of a partition says: a *shard*. It is read when this node begins to
-lead the partition, in slices, so that others get their turn; who asks meanwhile is told to ask again. It is
-dropped when somebody else leads. Nothing is ever carried over from one reading to the next: a shard that
-was lost and won again while it was being read is another one.
+The state of a coordinator is what the log of a partition says: a *shard*. It is loaded when this node becomes
+the partition's leader, in slices, so that other connections get their turn; a client that asks meanwhile is
+told to retry. It is dropped when another node becomes leader. Nothing is carried over from one load to the
+next: a shard that was lost and regained while it was being loaded is a new one.
 
-Facts are made true when they are in this node's log, and answers wait until the high watermark has passed
-them. So a fact that is lost with the leadership was never told to anybody, and the state that it had made is
-dropped with the shard. Where waiting ends in failure the shard is read again (``resign``): the log may not
-hold what the state says. A shard that could not be read to the end answers nobody: half of what is known of
-positions and transactions is worse than none. It is read again a little later.
+Records are applied when they are in this node's log, and answers wait until the high watermark has passed
+them. So a record that is lost with the leadership was never acknowledged to a client, and the state that it
+had made is dropped with the shard. If waiting fails the shard is loaded again (``resign``), because the log
+may not hold what the state says. A shard that could not be loaded to the end serves no request: incomplete
+offsets and transactions are worse than none. The load is retried a little later.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from millpond.base.errors import (
     CoordinatorLoadInProgress,
@@ -26,6 +26,7 @@ from millpond.base.errors import (
     ShuttingDown,
 )
 from millpond.base.ids import LeaderEpoch, NodeId
+from millpond.engine.coordinators.durable import Durable
 from millpond.engine.coordinators.services import CoordinatorServices
 from millpond.group.offsets import partition_for
 from millpond.replication.partition import Partition
@@ -33,37 +34,36 @@ from millpond.replication.partition import Partition
 log = logging.getLogger(__name__)
 
 StateT = TypeVar("StateT")
-Durable: TypeAlias = "asyncio.Future[None] | None"
 
-# Records that are read before others get their turn: some milliseconds.
+# Records that are applied before other tasks get their turn: some milliseconds.
 _RECORDS_A_TURN = 500
 
-# How long until a log that could not be read is tried again.
+# The delay before a log that could not be read is read again.
 _READ_AGAIN_S = 5.0
 
 
 class ShardKeeper(Protocol[StateT]):
-    """Whose shards they are."""
+    """The owner of the shards: makes, loads and ends their states."""
 
     def new_state(self, index: int) -> StateT:
-        """The state before the first fact."""
+        """Return the state before the first record."""
         ...
 
     def read_shard(self, state: StateT, partition: Partition) -> Iterator[int]:
-        """Apply what the log says; each step tells how many records it took."""
+        """Apply the log to the state; yield how many records each step took."""
         ...
 
     def shard_loaded(self, index: int, state: StateT) -> None:
-        """All is read; from now on commands come."""
+        """Begin to serve a shard whose log has been read to its end."""
         ...
 
     def shard_dropped(self, index: int, state: StateT) -> None:
-        """Nothing of it counts any more: send away who waits. It may not have been loaded."""
+        """Answer the clients that wait for a shard that is not served here now. It may not be loaded."""
         ...
 
 
 class Shard(Generic[StateT]):
-    """One partition of the topic, while this node leads it."""
+    """One partition of the topic while this node leads it."""
 
     __slots__ = ("epoch", "is_loaded", "partition", "settling", "state")
 
@@ -72,7 +72,7 @@ class Shard(Generic[StateT]):
         self.epoch = epoch
         self.state = state
         self.is_loaded = False
-        # Who waits for the log's end to be safe shares one future for each end.
+        # All that wait until the log is committed up to one end share this future.
         self.settling: tuple[int, asyncio.Future[None]] | None = None
 
 
@@ -88,10 +88,10 @@ class Shards(Generic[StateT]):
         self._shards: dict[int, Shard[StateT]] = {}
         self._running = False
 
-    # --- life --------------------------------------------------------------------------------------
+    # --- start and stop ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Read every partition that this node leads, to the end: nobody asks anything yet."""
+        """Load every partition that this node leads, to the end: no client is served yet."""
         self._running = True
         for index in range(self.count):
             partition = self._led(index)
@@ -102,39 +102,40 @@ class Shards(Generic[StateT]):
         self._services.partitions.on_leadership(self.on_leadership)
 
     def stop(self) -> None:
-        """Drop everything."""
+        """Drop every shard."""
         self._running = False
         self.drop_all()
 
     @property
     def count(self) -> int:
-        """How many partitions the topic has; 0 before it is made."""
+        """How many partitions the topic has; 0 before it is created."""
         topic = self._services.metadata.image.topics.get(self._topic)
         return 0 if topic is None else len(topic.partitions)
 
     # --- looking up --------------------------------------------------------------------------------
 
     def leader(self, key: str) -> NodeId:
-        """The node that keeps a key; -1 if there is none now."""
+        """Return the node that leads the shard of a key; -1 if there is none now."""
         topic = self._services.metadata.image.topics.get(self._topic)
         if topic is None:
             return -1
         return topic.partitions[partition_for(key, len(topic.partitions))].leader
 
     def __iter__(self) -> Iterator[tuple[int, StateT]]:
-        """The shards that are loaded."""
+        """Yield the index and the state of each shard that is loaded."""
         for index, shard in tuple(self._shards.items()):
             if shard.is_loaded:
                 yield index, shard.state
 
     def find(self, index: int) -> StateT | None:
-        """The state of a shard, if it is loaded here."""
+        """Return the state of a shard, if it is loaded here."""
         shard = self._shards.get(index)
         return shard.state if shard is not None and shard.is_loaded else None
 
     def get(self, index: int) -> Shard[StateT]:
-        """A shard that is loaded, for whoever asks this node. Raises ``NotCoordinator``,
-        ``CoordinatorLoadInProgress``.
+        """Return a loaded shard for a client's request.
+
+        Raises ``NotCoordinator``, ``CoordinatorLoadInProgress``.
         """
         if self._services.membership.is_cut_off:
             raise NotCoordinator(
@@ -143,7 +144,7 @@ class Shards(Generic[StateT]):
         return self.own(index)
 
     def own(self, index: int) -> Shard[StateT]:
-        """As ``get``, for what this node does by itself: what that writes counts only if it still leads."""
+        """As ``get``, for the node's own work, whose records count only if it still leads."""
         shard = self._shards.get(index)
         if shard is None:
             shard = self._late(index)
@@ -154,7 +155,7 @@ class Shards(Generic[StateT]):
         return shard
 
     def settled(self, shard: Shard[StateT]) -> Durable:
-        """When everything that is true here now holds for good; None if it does."""
+        """Return when all records of the shard until now are committed; None if they are."""
         partition = shard.partition
         end = partition.log.end_offset
         if partition.high_watermark >= end:
@@ -168,7 +169,7 @@ class Shards(Generic[StateT]):
         return future
 
     def guard(self, shard: Shard[StateT], durable: Durable) -> Durable:
-        """The same future; if it fails the shard is read again."""
+        """Return the same future; if it fails the shard is loaded again."""
         if durable is not None:
             durable.add_done_callback(lambda done: self._on_done(shard, done))
         return durable
@@ -176,12 +177,12 @@ class Shards(Generic[StateT]):
     # --- leadership --------------------------------------------------------------------------------
 
     def on_leadership(self, partition: Partition, gained: bool, epoch: LeaderEpoch) -> None:
-        """This node leads a partition from an epoch on, or does so no more."""
+        """Load or drop a shard: this node leads its partition from an epoch on, or does so no more."""
         if partition.topic != self._topic or not self._running:
             return
         known = self._shards.get(partition.index)
         if known is not None and known.epoch > epoch:
-            return  # older news
+            return  # a change older than the one that was handled
         if not gained:
             if known is not None:
                 self._drop(known, f"it is led elsewhere since epoch {epoch}", level=logging.DEBUG)
@@ -194,7 +195,7 @@ class Shards(Generic[StateT]):
             known.epoch = epoch  # led without a break: the log is what it was
 
     def resign(self, shard: Shard[StateT], reason: str) -> None:
-        """Do not go on with a state that the log may not have: drop it and read the log."""
+        """Drop a state that the log may not hold, and load the shard again."""
         index = shard.partition.index
         if self._shards.get(index) is not shard:
             return
@@ -203,14 +204,14 @@ class Shards(Generic[StateT]):
             self._load(shard.partition, shard.epoch)
 
     def drop_all(self) -> None:
-        """The topic is gone, or the node stops."""
+        """Drop every shard: the topic was deleted, or the node stops."""
         for shard in tuple(self._shards.values()):
             self._drop(shard, "")
 
-    # --- inside ------------------------------------------------------------------------------------
+    # --- loading and dropping ----------------------------------------------------------------------
 
     def _led(self, index: int) -> Partition | None:
-        """The partition, if this node leads it."""
+        """Return the partition if this node leads it."""
         topic = self._services.metadata.image.topics[self._topic]
         if topic.partitions[index].leader != self._services.info.node_id:
             return None
@@ -224,10 +225,12 @@ class Shards(Generic[StateT]):
         return partition if partition.is_leader else None
 
     def _late(self, index: int) -> Shard[StateT]:
-        """Somebody asks before anybody has told us that we lead; a topic may be this young."""
+        """Load a shard that a client asks for before this node has heard that it leads the partition."""
         partition = self._led(index) if self._running and 0 <= index < self.count else None
         if partition is None:
-            raise NotCoordinator(f"{self._topic}-{index} is not led by this node; look anew")
+            raise NotCoordinator(
+                f"{self._topic}-{index} is not led by this node; find its coordinator again"
+            )
         return self._load(partition, partition.leader_epoch)
 
     def _begin(self, partition: Partition, epoch: LeaderEpoch) -> Shard[StateT]:
@@ -265,8 +268,8 @@ class Shards(Generic[StateT]):
             yield from self._keeper.read_shard(shard.state, partition)
         except MillpondError as error:
             log.error(
-                "partition=%s-%d: could not be read to the end: %s; nobody who is kept there is served "
-                "until it can be, and it is tried again in %d s",
+                "partition=%s-%d: could not be read to the end: %s; requests for it are refused "
+                "until it can be, and it is read again in %d s",
                 partition.topic,
                 partition.index,
                 error,
@@ -277,7 +280,7 @@ class Shards(Generic[StateT]):
             )
             return
         if self._shards.get(partition.index) is not shard:
-            return  # it was dropped before, or while, it was read
+            return  # it was dropped before, or while, it was loaded
         shard.is_loaded = True
         self._keeper.shard_loaded(partition.index, shard.state)
 
@@ -297,9 +300,9 @@ class Shards(Generic[StateT]):
 
     def _on_done(self, shard: Shard[StateT], done: "asyncio.Future[None]") -> None:
         error = None if done.cancelled() else done.exception()
-        # Where replicas are missing the log has it all the same.
+        # With too few replicas the records are in the log all the same.
         if error is not None and not isinstance(error, NotEnoughReplicasAfterAppend):
-            self.resign(shard, f"its facts could not be made durable ({error})")
+            self.resign(shard, f"its records could not be made durable ({error})")
 
 
 def _resolver(future: "asyncio.Future[None]") -> Callable[[MillpondError | None], None]:

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from millpond.base.errors import MillpondError, NotCoordinator
+from millpond.base.errors import MillpondError
 from millpond.base.ids import TopicPartition
-from millpond.engine.coordinators.shards import Durable
+from millpond.engine.coordinators.durable import Durable, flushed
 from millpond.engine.peers import JoinTransaction, WriteMarkers
 from millpond.txn.messages import AddPartitions
 from millpond.txn.records import Place
@@ -104,13 +104,3 @@ class TransactionHandlers:
             except MillpondError as error:
                 results[place] = error
         return answers
-
-
-async def flushed(durable: Durable) -> None:
-    """Wait until a fact is safe. Raises ``NotCoordinator`` if it never will be."""
-    if durable is None:
-        return
-    try:
-        await asyncio.shield(durable)
-    except MillpondError as error:
-        raise NotCoordinator("the transaction's state could not be flushed") from error

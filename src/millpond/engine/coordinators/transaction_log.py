@@ -1,39 +1,50 @@
-"""What transactions have left: in ``__transaction_state``, read back; and in partitions, open by mistake."""
+"""The records of transactions in ``__transaction_state``, and transactions that no coordinator knows."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 
-from millpond.base.errors import MalformedData, MillpondError
-from millpond.engine.coordinators.record_replay import MayComeBack, stored_batches
+from millpond.base.errors import (
+    BatchTooLarge,
+    CoordinatorNotAvailable,
+    InvalidRequest,
+    MillpondError,
+    NotCoordinator,
+    NotLeader,
+)
 from millpond.engine.coordinators.services import CoordinatorServices
 from millpond.log.producer_state import Producer
-from millpond.replication.partition import Partition
+from millpond.record.batch import BatchHeader
+from millpond.record.builder import build_batch
+from millpond.record.records import Record
 from millpond.txn import records
 from millpond.txn.coordinator import TransactionCoordinator
-from millpond.txn.records import Place, TransactionStored
+from millpond.txn.records import Place, TransactionRecord, TransactionStored
 
 log = logging.getLogger(__name__)
 
 
-def read_partition(
-    partition: Partition, coordinator: TransactionCoordinator, may_come_back: MayComeBack
-) -> Iterator[int]:
-    """Give the coordinator all that a partition's log says; each step tells how many records it took."""
-    for header, stored in stored_batches(partition, may_come_back):
-        for record in stored if not header.is_control else ():
-            if record.key is None:
-                continue
-            try:
-                coordinator.apply(records.decode(record.key, record.value))
-            except MalformedData as error:
-                log.error(
-                    "partition=%s-%d offset=%d: a transaction record is left out: %s",
-                    partition.topic,
-                    partition.index,
-                    record.offset,
-                    error,
-                )
-        yield len(stored)
+def encode_batch(stored: Sequence[TransactionRecord], now_ms: int) -> bytearray:
+    """Encode records as one batch."""
+    return build_batch([(now_ms, *records.encode(record), ()) for record in stored])
+
+
+def replay_record(coordinator: TransactionCoordinator, header: BatchHeader, record: Record) -> None:
+    """Apply a record of the log. Raises ``MalformedData``."""
+    if header.is_control:
+        return
+    assert record.key is not None
+    coordinator.apply(records.decode(record.key, record.value))
+
+
+def refusal_of(stored: Sequence[TransactionRecord], error: MillpondError) -> MillpondError:
+    """Return the error for the client when the log does not take the state of its transaction."""
+    if isinstance(error, (BatchTooLarge, InvalidRequest)):
+        return error
+    log.warning(
+        "transaction=%s: its state could not be written: %s", stored[0].transactional_id, error
+    )
+    kind = NotCoordinator if isinstance(error, NotLeader) else CoordinatorNotAvailable
+    return kind(str(error))
 
 
 def abort_orphans(
@@ -41,10 +52,10 @@ def abort_orphans(
     known: Iterable[TransactionStored],
     write_marker: Callable[..., object],
 ) -> None:
-    """End transactions that partitions hold open and that nobody will ever end.
+    """Abort transactions that are open in partitions and that no coordinator knows.
 
-    Only a node that is alone can know that, and only there can it be: others do not append before
-    the coordinator's fact is safe.
+    Only on a node that is alone can they exist, and only that node can know: in a cluster a leader does not
+    append before the coordinator's record is committed.
     """
     if len(services.metadata.image.brokers) > 1:
         return
@@ -64,8 +75,8 @@ def abort_orphans(
 
 def _abort_orphan(write_marker: Callable[..., object], place: Place, producer: Producer) -> None:
     log.warning(
-        "partition=%s-%d producer=%d epoch=%d: a transaction is open since offset %d and nobody "
-        "coordinates it; aborting it",
+        "partition=%s-%d producer=%d epoch=%d: a transaction is open since offset %d and no "
+        "coordinator knows it; aborting it",
         *place,
         producer.producer_id,
         producer.epoch,

@@ -21,24 +21,27 @@ from dataclasses import replace
 from typing import TypeVar
 
 from millpond.base.errors import (
-    BatchTooLarge,
     ConcurrentTransactions,
-    CoordinatorNotAvailable,
     InvalidRequest,
     MarkerFenced,
     MillpondError,
-    NotCoordinator,
-    NotLeader,
     ProducerFenced,
     TransactionalIdMissing,
     TransactionNotFound,
 )
 from millpond.base.ids import NodeId
+from millpond.engine.coordinators.durable import Durable, flushed, when_durable
 from millpond.engine.coordinators.groups import Groups
 from millpond.engine.coordinators.services import CoordinatorServices
-from millpond.engine.coordinators.shards import Durable, Shard, Shards
-from millpond.engine.coordinators.transaction_handlers import TransactionHandlers, flushed
-from millpond.engine.coordinators.transaction_log import abort_orphans, read_partition
+from millpond.engine.coordinators.shard_host import ShardHost, Written
+from millpond.engine.coordinators.shards import Shard
+from millpond.engine.coordinators.transaction_handlers import TransactionHandlers
+from millpond.engine.coordinators.transaction_log import (
+    abort_orphans,
+    encode_batch,
+    refusal_of,
+    replay_record,
+)
 from millpond.engine.coordinators.txn_completion import TxnCompletion
 from millpond.engine.partitions.txn_admission import (
     Admission,
@@ -50,15 +53,13 @@ from millpond.engine.partitions.txn_admission import (
     without_pass,
 )
 from millpond.engine.peers import JoinTransaction, WriteMarkers
-from millpond.group.offsets import partition_for
 from millpond.metadata.controller import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from millpond.metadata.image import Image
 from millpond.record.batch import BatchHeader
-from millpond.record.builder import build_batch
 from millpond.record.control import EndTxnMarker
 from millpond.record.producer_abilities import ProducerAbilities
+from millpond.record.records import Record
 from millpond.replication.partition import Partition
-from millpond.txn import records
 from millpond.txn.coordinator import TransactionCoordinator
 from millpond.txn.messages import (
     AbortOverdue,
@@ -102,14 +103,14 @@ class Transactions:
         self._services = services
         self._groups = groups
         self._settings = TransactionSettings()
-        self._shards = Shards(services, TRANSACTIONS_TOPIC, self)
+        self._host: ShardHost[TransactionCoordinator, TransactionRecord]
+        self._host = ShardHost(services, TRANSACTIONS_TOPIC, self, contents="transactions")
         self._endings = TxnCompletion(services, self.write_marker, self._complete)
         self._passes = Passes()
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._running = False
-        self._desk = desk = TransactionHandlers(self)
-        self._services.peer_handlers.serve(WriteMarkers, desk.on_write_markers)
-        self._services.peer_handlers.serve(JoinTransaction, desk.on_join)
+        self._handlers = TransactionHandlers(self)
+        self._services.peer_handlers.serve(WriteMarkers, self._handlers.on_write_markers)
+        self._services.peer_handlers.serve(JoinTransaction, self._handlers.on_join)
 
     # --- life --------------------------------------------------------------------------------------
 
@@ -120,8 +121,7 @@ class Transactions:
             timeout_ms_max=setting("transaction.max.timeout.ms"),
             expiration_ms=setting("transactional.id.expiration.ms"),
         )
-        self._running = True
-        self._shards.start()
+        self._host.start()
         if self.is_ready:
             count = sum(1 for _ in self._known())
             log.info("transactions: %d read from %s", count, TRANSACTIONS_TOPIC)
@@ -132,48 +132,67 @@ class Transactions:
 
     def stop(self) -> None:
         """Decide nothing more. What is prepared is ended at the next start, or by somebody else."""
-        self._running = False
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         self._endings.stop()
-        self._shards.stop()
+        self._host.stop()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether ``__transaction_state`` exists; ``prepare`` creates it."""
+        return self._host.is_ready
+
+    async def prepare(self) -> None:
+        """Create ``__transaction_state`` if it does not exist yet."""
+        await self._host.prepare()
 
     # --- shards ------------------------------------------------------------------------------------
 
     def new_state(self, index: int) -> TransactionCoordinator:
-        """A state machine for the transactional ids of one partition."""
+        """Return a state machine for the transactional ids of one partition."""
         del index
         return TransactionCoordinator(self._settings)
 
-    def read_shard(self, state: TransactionCoordinator, partition: Partition) -> Iterator[int]:
-        """Give the state machine what the log says."""
-        return read_partition(partition, state, self._services.repairs.may_come_back)
+    def replay(self, state: TransactionCoordinator, header: BatchHeader, record: Record) -> None:
+        """Apply a record of the log."""
+        replay_record(state, header, record)
+
+    def batch(self, records: Sequence[TransactionRecord], now_ms: int) -> bytearray:
+        """Encode records as one batch."""
+        return encode_batch(records, now_ms)
+
+    def refusal(self, records: Sequence[TransactionRecord], error: MillpondError) -> MillpondError:
+        """Return the error for the client when the log does not take its records."""
+        return refusal_of(records, error)
+
+    def apply(
+        self,
+        shard: Shard[TransactionCoordinator],
+        records: Sequence[TransactionRecord],
+        written: Written,
+    ) -> None:
+        """Apply appended records; the markers of an outcome are written once it is committed."""
+        for record in records:
+            shard.state.apply(record)
+            if isinstance(record, TransactionStored) and record.is_prepared:
+                self._end_when(written.durable, shard, record.transactional_id)
 
     def shard_loaded(self, index: int, state: TransactionCoordinator) -> None:
-        """End what was decided before, here or by another coordinator, once that is for good."""
+        """Complete the transactions that were decided before, once their outcomes are committed."""
         prepared = list(state.prepared())
         if prepared:
             log.info("transactions: ending %d that were decided before", len(prepared))
-        shard = self._shards.own(index)
-        durable = self._shards.settled(shard)
+        shard = self._host.own(index)
+        durable = self._host.settled(shard)
         for transactional_id in prepared:
             self._end_when(durable, shard, transactional_id)
 
     def shard_dropped(self, index: int, state: TransactionCoordinator) -> None:
-        """Whoever reads the partition next ends what is decided."""
+        """Leave the decided transactions to the next coordinator."""
         del index
         for transactional_id in state.transactions:
             self._endings.drop(transactional_id)
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether ``__transaction_state`` is there; ``prepare`` makes it."""
-        return TRANSACTIONS_TOPIC in self._services.metadata.image.topics
-
-    async def prepare(self) -> None:
-        """Make ``__transaction_state`` if this is the first time that it is needed."""
-        await self._services.topic_admin.ensure_topic(TRANSACTIONS_TOPIC)
 
     # --- what producers ask ------------------------------------------------------------------------
 
@@ -207,17 +226,17 @@ class Transactions:
         self, transactional_id: str, producer_id: int, producer_epoch: int, place: Place
     ) -> None:
         """May the producer write there in its transaction? Raises why not."""
-        self._shard(transactional_id).state.check_writes(
+        self._host.get(transactional_id).state.check_writes(
             transactional_id, producer_id, producer_epoch, place
         )
 
     def settled(self, transactional_id: str) -> Durable:
         """When what this node says of the transactional id now holds for good; None if it does."""
-        return self._shards.settled(self._shard(transactional_id))
+        return self._host.settled(self._host.get(transactional_id))
 
     def coordinator_of(self, transactional_id: str) -> NodeId:
         """The node that keeps a transactional id; -1 if there is none now."""
-        return self._shards.leader(transactional_id)
+        return self._host.leader(transactional_id)
 
     def end(self, command: EndTransaction) -> tuple[Identity, Durable]:
         """Commit or abort; what the producer goes on with, and when the outcome is durable.
@@ -255,7 +274,7 @@ class Transactions:
             node_id=self._services.info.node_id,
             peers=self._services.peers,
             coordinator_of=self.coordinator_of,
-            ask_here=self._desk.on_join,
+            ask_here=self._handlers.on_join,
         )
 
     def admit(
@@ -396,10 +415,10 @@ class Transactions:
 
     def describe(self, transactional_id: str) -> TransactionStored:
         """One transactional id as it is now. Raises ``TransactionNotFound``."""
-        self._check_running()
+        self._host.check_running()
         if not transactional_id:
             raise InvalidRequest("a transactional id must not be empty")
-        known = self._shard(transactional_id).state.transactions.get(transactional_id)
+        known = self._host.get(transactional_id).state.transactions.get(transactional_id)
         if known is None:
             raise TransactionNotFound(f"there is no transactional id {transactional_id!r}")
         return known
@@ -413,7 +432,7 @@ class Transactions:
         matches: Callable[[str], object | None] | None = None,
     ) -> Iterator[TransactionStored]:
         """Transactional ids that pass every filter that is given."""
-        self._check_running()
+        self._host.check_running()
         now_ms = self._services.runtime.clock.now_ms()
         for known in self._known():
             if statuses and known.status not in statuses:
@@ -430,51 +449,27 @@ class Transactions:
     # --- carrying out ------------------------------------------------------------------------------
 
     def _perform(self, command: Command[AnswerT]) -> tuple[AnswerT, Durable]:
-        shard = self._shard(command.transactional_id)
-        decision = shard.state.decide(command, self._services.runtime.clock.now_ms())
-        if decision.record is None:
-            return decision.answer, self._shards.settled(shard)
-        durable = self._append(shard, decision.record)
-        shard.state.apply(decision.record)
-        if isinstance(decision.record, TransactionStored) and decision.record.is_prepared:
-            self._end_when(durable, shard, command.transactional_id)
-        return decision.answer, durable
-
-    def _append(self, shard: Shard[TransactionCoordinator], fact: TransactionRecord) -> Durable:
-        key, value = records.encode(fact)
-        batch = build_batch([(self._services.runtime.clock.now_ms(), key, value, ())])
-        try:
-            appended = self._services.partitions.append_to(
-                shard.partition, batch, acks=-1, internal=True
-            )
-        except (BatchTooLarge, InvalidRequest):
-            raise
-        except MillpondError as error:
-            log.warning(
-                "transaction=%s: its state could not be written: %s", fact.transactional_id, error
-            )
-            kind = NotCoordinator if isinstance(error, NotLeader) else CoordinatorNotAvailable
-            raise kind(str(error)) from error
-        return self._shards.guard(shard, appended.durable)
+        now_ms = self._services.runtime.clock.now_ms()
+        return self._host.perform(
+            command.transactional_id, lambda state: state.decide(command, now_ms)
+        )
 
     def _end_when(
         self, durable: Durable, shard: Shard[TransactionCoordinator], transactional_id: str
     ) -> None:
-        """Write the markers once the outcome is in the log for good."""
+        """Write the markers once the outcome is committed."""
 
-        def end(done: "asyncio.Future[None] | None" = None) -> None:
+        def end(error: MillpondError | None) -> None:
             known = shard.state.transactions.get(transactional_id)
-            if done is not None and (done.cancelled() or done.exception() is not None):
-                return
-            if known is None or not known.is_prepared:
-                return
-            if self._shards.find(shard.partition.index) is shard.state:
+            if (
+                error is None
+                and known is not None
+                and known.is_prepared
+                and self._host.holds(shard)
+            ):
                 self._endings.begin(known, shard.epoch)
 
-        if durable is None:
-            end()
-        else:
-            durable.add_done_callback(end)
+        when_durable(durable, end)
 
     def _complete(self, transactional_id: str) -> bool:
         """Every marker is written: say so; was that possible?"""
@@ -486,22 +481,13 @@ class Transactions:
 
     # --- looking up --------------------------------------------------------------------------------
 
-    def _shard(self, transactional_id: str) -> Shard[TransactionCoordinator]:
-        """Where the id is kept. Raises ``NotCoordinator``, ``CoordinatorLoadInProgress``."""
-        self._check_running()
-        count = self._shards.count
-        if not count:
-            raise NotCoordinator(f"{TRANSACTIONS_TOPIC} has not been made yet")
-        return self._shards.get(partition_for(transactional_id, count))
-
     def _find(self, transactional_id: str) -> TransactionStored | None:
         """A transactional id that this node coordinates."""
-        count = self._shards.count
-        state = self._shards.find(partition_for(transactional_id, count)) if count else None
+        state = self._host.find(transactional_id)
         return None if state is None else state.transactions.get(transactional_id)
 
     def _known(self) -> Iterator[TransactionStored]:
-        for _index, state in self._shards:
+        for state in self._host.states():
             yield from state.transactions.values()
 
     # --- time --------------------------------------------------------------------------------------
@@ -522,7 +508,9 @@ class Transactions:
         """Abort transactions whose producers have been silent for longer than they allowed themselves."""
         now_ms = self._services.runtime.clock.now_ms()
         overdue = [
-            state.transactions[name] for _, state in self._shards for name in state.overdue(now_ms)
+            state.transactions[name]
+            for state in self._host.states()
+            for name in state.overdue(now_ms)
         ]
         for known in overdue:
             transactional_id = known.transactional_id
@@ -538,7 +526,7 @@ class Transactions:
     def forget_idle(self) -> None:
         """Drop transactional ids that nobody has used for the expiration time."""
         now_ms = self._services.runtime.clock.now_ms()
-        idle = [name for _, state in self._shards for name in state.expired(now_ms)]
+        idle = [name for state in self._host.states() for name in state.expired(now_ms)]
         for transactional_id in idle:
             self._perform_or_leave(ForgetIdle(transactional_id=transactional_id))
 
@@ -556,13 +544,5 @@ class Transactions:
     # --- the log -----------------------------------------------------------------------------------
 
     def _on_image(self, before: Image, after: Image) -> None:
-        if not self._running:
-            return
-        if TRANSACTIONS_TOPIC in before.topics and TRANSACTIONS_TOPIC not in after.topics:
-            log.warning("%s was deleted, and with it all transactions", TRANSACTIONS_TOPIC)
-            self._shards.drop_all()
+        if self._host.is_running and self._host.drop_if_deleted(before, after):
             abort_orphans(self._services, self._known(), self.write_marker)
-
-    def _check_running(self) -> None:
-        if not self._running:
-            raise NotCoordinator("the broker is stopping")

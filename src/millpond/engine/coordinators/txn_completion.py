@@ -14,9 +14,9 @@ from typing import Protocol
 
 from millpond.base.errors import MillpondError, ProducerFenced, ShuttingDown, UnknownTopic
 from millpond.base.ids import LeaderEpoch, NodeId, TopicPartition
+from millpond.engine.coordinators.durable import Durable, when_durable
 from millpond.engine.coordinators.marker_queues import MarkerOrder, MarkerQueues
 from millpond.engine.coordinators.services import CoordinatorServices
-from millpond.engine.coordinators.shards import Durable
 from millpond.engine.peers import TransactionMarker
 from millpond.metadata.image import Image
 from millpond.txn.coordinator import commits
@@ -214,14 +214,7 @@ class TxnCompletion:
             ending.missing.discard(place)
             return
         ending.under_way.add(place)
-
-        def on_durable(done: "asyncio.Future[None]") -> None:
-            failed = done.cancelled() or done.exception() is not None
-            self._on_result(
-                ending, place, MillpondError(f"not durable: {done}") if failed else None
-            )
-
-        durable.add_done_callback(on_durable)
+        when_durable(durable, partial(self._on_result, ending, place))
 
     # --- elsewhere ---------------------------------------------------------------------------------
 

@@ -139,7 +139,13 @@ class NodeServices:
         self.settings_admin = SettingsAdmin(
             runtime=runtime, metadata=metadata, settings=settings, info=info
         )
-        self.admin = ClusterAdmin(lambda: metadata.quorum, info.node_id, settings.rules, proof)
+        self.admin = ClusterAdmin(
+            lambda: metadata.quorum,
+            info.node_id,
+            settings.rules,
+            proof,
+            fencings=lambda: self.controller.fencings(),
+        )
         self.disk_history = DiskHistory(
             info=info,
             log_dirs=self.log_dirs,

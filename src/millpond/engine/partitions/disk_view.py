@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from millpond.base import limits
 from millpond.base.errors import (
     LogDirNotFound,
     NotLeader,
@@ -14,16 +15,19 @@ from millpond.base.ids import TopicPartition
 from millpond.engine.partitions.topic_table import TopicTable
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
+from millpond.log.partition_log import PartitionLog
+from millpond.log.segment import Damage
 from millpond.replication.partition import Partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSize:
-    """What one partition takes on disk."""
+    """What one partition takes on disk, and the first of its ranges that are known to be damaged."""
 
     topic: str
     partition: int
     size_bytes: int
+    damage: tuple[Damage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +66,10 @@ class DiskView:
             if one.log.failure is None and place in sizes:
                 sizes[place].append(
                     PartitionSize(
-                        topic=one.topic, partition=one.index, size_bytes=one.log.size_bytes
+                        topic=one.topic,
+                        partition=one.index,
+                        size_bytes=one.log.size_bytes,
+                        damage=_damage_of(one.log),
                     )
                 )
         return [_described(place, tuple(held)) for place, held in sizes.items()]
@@ -95,6 +102,15 @@ class DiskView:
             return self._topics.replica(*key)
         except (UnknownTopic, NotLeader, StorageFailure):
             return None
+
+
+def _damage_of(log: PartitionLog) -> tuple[Damage, ...]:
+    """Damage below the start of the log is not told: no consumer can ask for those records."""
+    found = sorted(
+        (one for one in log.damage if one.next_offset > log.start_offset),
+        key=lambda one: one.first_offset,
+    )
+    return tuple(found[: limits.DAMAGED_RANGES_TOLD_MAX])
 
 
 def _described(place: LogDir, partitions: tuple[PartitionSize, ...]) -> LogDirDescription:

@@ -1,36 +1,42 @@
-"""Messages that a delayed exchange keeps back, and what becomes of them when their time has come.
+"""Messages that a delayed exchange keeps back, and what happens to them when they are due.
 
 They are in a queue of the exchange's own, where each is ready at its time; this is that queue's only
-consumer. What is ready goes on as if it were published now: by the bindings that the exchange has now, with
-the delay in its headers turned negative, as RabbitMQ's plug-in does. A message is settled when every queue
-that it goes to has it, so a restart between may send it twice, and never loses it. When a queue cannot take
-it (its node is away) it is tried again.
+consumer. A message that is ready is forwarded as if it were published now: by the bindings that the exchange
+has now, with the delay in its headers turned negative, as RabbitMQ's plug-in does. It is settled when every
+queue that it goes to keeps it, so a restart in between may send it twice, and never loses it. While a queue
+cannot take it (its node is away) it is tried again.
 """
 
-import asyncio
-import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
-from millpond.base.errors import MessageLost, MillpondError
-from millpond.cursor.ack import Range
-from millpond.engine.queues.queue_handle import NEVER_READ, Kept, QueueHandle
+from millpond.base.errors import MessageLost
+from millpond.engine.forwarding.forwarder import Dispatch, RetryingForwarder
+from millpond.engine.queues.queue_destination import QueueDestination
+from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle
+from millpond.message.hub import Message
 from millpond.queue.consumers import Consumer
-from millpond.queue.message import Message
 from millpond.queue.steps import Handout
 from millpond.rabbit.copies import copies
-from millpond.rabbit.exchange_types import CHANCES, DELAY_HEADER, Routed, delay_ms_of
+from millpond.rabbit.exchange_types import CHANCES, DELAY_HEADER, Routed
 from millpond.rabbit.names import exchange_behind
 
 if TYPE_CHECKING:
     from millpond.engine.queues.hosted.local_queue import LocalQueue
     from millpond.engine.queues.queues import Queues
 
-log = logging.getLogger(__name__)
-
 # Messages on their way at a time.
 _WINDOW = 500
-# What a queue did not take is tried again after so long.
-_AGAIN_S = 1.0
+# Messages that a queue did not take are tried again after this time.
+_RETRY_PAUSE_S = 1.0
+
+
+class _Due(NamedTuple):
+    """Messages of a lane that are due."""
+
+    lane: int
+    first: int
+    next: int
 
 
 class DelayedMessages:
@@ -45,6 +51,16 @@ class DelayedMessages:
         self._exchange = exchange_behind(queue.queue.name)
         self._owner = f"{queue.key}/delayed"
         self._under_way = 0
+        self._forwarder: RetryingForwarder[_Due, Message] = RetryingForwarder(
+            f"delayed messages of exchange {self._exchange!r}",
+            route=self._dispatches,
+            on_kept=self._on_kept,
+            is_over=lambda: queue.is_gone,
+            window=_WINDOW,
+            pause_s=_RETRY_PAUSE_S,
+            is_ordered=False,
+            must_admit=False,
+        )
 
     def start(self) -> None:
         consumer = Consumer(owner=self._owner, channel=self._owner, tag="delayed")
@@ -57,7 +73,7 @@ class DelayedMessages:
 
     def hand_out(self, queue: QueueHandle, handout: Handout) -> None:
         self._under_way += handout.next - handout.first
-        self._send(handout.lane, (handout.first, handout.next))
+        self._forwarder.forward([_Due(handout.lane, handout.first, handout.next)])
 
     def send_out(self) -> None:
         """It is on its way already."""
@@ -73,64 +89,27 @@ class DelayedMessages:
 
     # --- going on ------------------------------------------------------------------------------------
 
-    def _send(self, lane: int, offsets: Range) -> None:
-        if self._queue.is_gone:
-            return
-        kept: list[Kept] = []
-        try:
-            for name, messages in self._addressed(lane, offsets).items():
-                kept += self._queues.find(self._vhost, name).publish(messages).durable
-        except MillpondError as error:
-            self._try_again(lane, offsets, error)
-            return
-        if not kept:
-            self._done(lane, offsets)
-            return
-        missing = set(kept)
-
-        def on_done(done: Kept) -> None:
-            missing.discard(done)
-            if missing:
-                return
-            failed = [one for one in kept if one.cancelled() or one.exception() is not None]
-            if failed:
-                self._try_again(lane, offsets, failed[0])
-            else:
-                self._done(lane, offsets)
-
-        for one in tuple(missing):
-            one.add_done_callback(on_done)
-
-    def _addressed(self, lane: int, offsets: Range) -> dict[str, list[Message]]:
+    def _dispatches(self, due: _Due) -> Iterator[Dispatch[Message]]:
+        """The messages of each queue that gets some, in order."""
         router = self._queues.broker.rooms(self._vhost).router
         now_ms = self._queues.engine.runtime.clock.now_ms()
         found: dict[str, list[Message]] = {}
-        for offset in range(*offsets):
+        for offset in range(due.first, due.next):
             try:
-                kept_back = self._queue.message(lane, offset)
+                kept_back = self._queue.message(due.lane, offset)
             except MessageLost as error:
                 self._queue.count_lost(1, f"offset {offset} was kept back: {error}")
                 continue
-            headers = {**kept_back.headers, DELAY_HEADER: -delay_ms_of(kept_back.headers)}
-            message = self._queues.envelope.with_headers(kept_back, headers=headers, now_ms=now_ms)
-            keys = (message.routing_key, *copies(headers.get("CC")))
-            chosen_by = self._queues.envelope.chosen_by(message)
+            headers = {**kept_back.headers, DELAY_HEADER: -kept_back.delay_ms}
+            message = self._queues.codec.with_headers(kept_back, headers=headers, now_ms=now_ms)
+            keys = (message.key, *copies(headers.get("CC")))
+            chosen_by = self._queues.codec.chosen_by(message)
             chance = self._queues.engine.runtime.rng.randrange(CHANCES)
             for name in router.route(self._exchange, Routed(keys, headers, chosen_by, chance)):
                 found.setdefault(name, []).append(message)
-        return found
+        for name, messages in found.items():
+            yield Dispatch(messages, [QueueDestination(self._queues, self._vhost, name)])
 
-    def _done(self, lane: int, offsets: Range) -> None:
-        self._under_way -= offsets[1] - offsets[0]
-        if not self._queue.is_gone:
-            self._queue.settle(lane, [offsets], self._owner)
-
-    def _try_again(self, lane: int, offsets: Range, why: object) -> None:
-        log.warning(
-            "exchange=%s: %d delayed messages wait another %g s: %s",
-            self._exchange,
-            offsets[1] - offsets[0],
-            _AGAIN_S,
-            why,
-        )
-        asyncio.get_running_loop().call_later(_AGAIN_S, self._send, lane, offsets)
+    def _on_kept(self, due: _Due) -> None:
+        self._under_way -= due.next - due.first
+        self._queue.settle(due.lane, [(due.first, due.next)], self._owner)

@@ -7,11 +7,12 @@ front-end that is given None instead of a future goes on at once.
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 from millpond.cursor.ack import Range
+from millpond.engine.forwarding.kept import Taken
+from millpond.message.hub import Message
 from millpond.queue.consumers import Consumer
-from millpond.queue.message import Message
 from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import Handout
 from millpond.rabbit.commands import DeleteQueue
@@ -19,38 +20,6 @@ from millpond.rabbit.records import Queue
 
 # Above every offset.
 NEVER_READ = 2**63 - 1
-
-# Done when the messages are where they must be: with how many of them were admitted, if that was not known
-# at once, or None if it was.
-Kept: TypeAlias = "asyncio.Future[int | None] | asyncio.Future[None]"
-
-
-class Taken(NamedTuple):
-    """What became of messages that came together: the first ``admitted`` of them are taken, as far as is
-    known now, and are kept when all of ``durable`` are done."""
-
-    admitted: int
-    durable: Sequence[Kept]
-
-
-def when_all(admitted: int, awaited: Sequence[Kept], kept: "asyncio.Future[int | None]") -> None:
-    """``kept`` is done when all that is awaited is, with how many were admitted."""
-    missing = set(awaited)
-
-    def on_done(done: Kept) -> None:
-        missing.discard(done)
-        if kept.done():
-            return
-        error = None if done.cancelled() else done.exception()
-        if error is not None:
-            kept.set_exception(error)
-        elif not missing:
-            kept.set_result(admitted)
-
-    if not missing:
-        kept.set_result(admitted)
-    for future in tuple(missing):
-        future.add_done_callback(on_done)
 
 
 class Counts(NamedTuple):

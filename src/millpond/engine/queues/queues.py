@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from millpond.auth.permissions import hash_password
 from millpond.base import limits
 from millpond.base.errors import (
     BrokerRefusal,
@@ -28,7 +27,6 @@ from millpond.base.errors import (
     UnsupportedVersion,
 )
 from millpond.base.ids import LeaderEpoch, NodeId
-from millpond.engine.queues.dead_letters import bury
 from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.hosted.remote_clients import RemoteClients
 from millpond.engine.queues.hosted.retries import Retries
@@ -39,11 +37,12 @@ from millpond.engine.queues.queue_handle import QueueHandle
 from millpond.engine.queues.remote.queue_link import QueueLink
 from millpond.engine.queues.remote.remote_queue import RemoteQueue
 from millpond.engine.queues.services import QueueServices
+from millpond.message.codecs import Codecs, QueueCodec
+from millpond.message.hub import Message
 from millpond.metadata.image import Image
-from millpond.queue.message import Envelope, Message
 from millpond.queue.settings import QueueSettings
-from millpond.queue.steps import DeathReason
 from millpond.rabbit.arguments import STREAM, STREAM_TOPIC
+from millpond.rabbit.bootstrap import bootstrap_records
 from millpond.rabbit.broker import Broker
 from millpond.rabbit.commands import (
     Command,
@@ -64,20 +63,16 @@ from millpond.rabbit.records import (
     PolicyDeleted,
     Queue,
     QueueDeleted,
-    User,
     UserDeleted,
-    VirtualHost,
     VirtualHostDeleted,
 )
-from millpond.rabbit.topic_names import DEFAULT_VHOST
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
-from millpond.record.records import decode_batch
+from millpond.record.records import Record, decode_batch
 from millpond.replication.partition import Partition
 
 log = logging.getLogger(__name__)
 
-GUEST = "guest"
 _LOADED_A_TURN = 16
 # Before it is said again that a connection is lost, or that a queue is to go.
 _AGAIN_S = 1.0
@@ -86,9 +81,16 @@ _AGAIN_S = 1.0
 class Queues:
     """All of this node's. Made and started once, after the engine has been."""
 
-    def __init__(self, engine: QueueServices, envelope: Envelope) -> None:
+    def __init__(
+        self, engine: QueueServices, codec: QueueCodec, codecs: Codecs | None = None
+    ) -> None:
+        """``codec`` is that of the protocol whose queues these are; ``codecs`` are those of all protocols
+        whose clients may write to a queue's log.
+        """
         self.engine = engine
-        self.envelope = envelope
+        self.codec = codec
+        # The message that a record keeps, as clients of these queues see it.
+        self.read: Callable[[Record], Message] = (codecs or Codecs([codec])).reader(codec.protocol)
         self.broker = Broker()
         self._controller = QueueController(engine, self.broker)
         self.guests = RemoteClients(self)
@@ -144,17 +146,17 @@ class Queues:
         )
         self._serves_clients = serves_clients
         await self._controller.begin()
-        await self._ensure_first_facts()
+        await self._ensure_bootstrap_records()
         places = [place for found in self._places.values() for place in found]
         for number, (vhost, name) in enumerate(places, start=1):
             self._host_if_led(vhost, name)
             if number % _LOADED_A_TURN == 0:
                 await asyncio.sleep(0)
 
-    async def _ensure_first_facts(self) -> None:
+    async def _ensure_bootstrap_records(self) -> None:
         if self.broker.vhosts or not self._serves_clients:
             return
-        facts = _first_facts(self.engine.runtime.rng.uuid4().bytes[:4])
+        facts = bootstrap_records(self.engine.runtime.rng.uuid4().bytes[:4])
         try:
             await self.ask(StoreAll(facts=tuple(facts)))
         except UnsupportedVersion as error:
@@ -203,7 +205,7 @@ class Queues:
             for fact in declared.between(declared_now):
                 self._on_fact(fact)
         if before.features is not after.features and not self.broker.vhosts:
-            self.spawn(self._ensure_first_facts(), "first facts about queues")
+            self.spawn(self._ensure_bootstrap_records(), "bootstrap records of queues")
         if before.topics is not after.topics:
             for far in tuple(self._elsewhere.values()):
                 far.look_for_host()
@@ -569,14 +571,12 @@ class Queues:
 
     def sealed(self, messages: Sequence[Message]) -> bytes:
         """Messages as they are kept."""
-        seal = self.envelope.seal
-        return bytes(build_batch([seal(message) for message in messages]))
+        return bytes(build_batch(self.codec.to_records(messages)))
 
     def opened(self, batch: bytes) -> list[Message]:
         """Messages that were ``sealed``."""
-        open_ = self.envelope.open
         return [
-            open_(record)
+            self.read(record)
             for position, _header in iter_batches(batch)
             for record in decode_batch(batch, position)
         ]
@@ -633,20 +633,3 @@ class Queues:
         if not is_kept:
             for queue in self._hosted.values():
                 queue.forget_recent()
-
-    def bury(self, queue: LocalQueue, messages: Sequence[Message], reason: DeathReason) -> None:
-        """Send dead letters to where the queue wants them. What cannot be kept is reported and left out."""
-        bury(self, queue, messages, reason)
-
-
-def _first_facts(salt: bytes) -> list[Fact]:
-    """What RabbitMQ starts with: one virtual host, and a guest who may do everything from this machine."""
-    return [
-        VirtualHost(name=DEFAULT_VHOST),
-        User(
-            name=GUEST,
-            password_hash=hash_password(GUEST.encode(), salt),
-            tags=("administrator",),
-        ),
-        Permission(user=GUEST, vhost=DEFAULT_VHOST, configure=".*", write=".*", read=".*"),
-    ]

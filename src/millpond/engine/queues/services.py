@@ -15,18 +15,23 @@ from millpond.engine.runtime.flusher import Flusher
 from millpond.engine.runtime.runtime import Runtime
 
 
-class QueueServices(Protocol):
-    """The services of a node that queues are built on."""
+class LogServices(Protocol):
+    """The services of a node that the log of a queue is built on."""
 
-    info: NodeInfo
     runtime: Runtime
-    metadata: MetadataView
-    settings: NodeSettings
     membership: Membership
-    topic_admin: TopicAdmin
-    commands: ControllerCommands
     flusher: Flusher
     partitions: Partitions
     repairs: Repairs
+
+
+class QueueServices(LogServices, Protocol):
+    """The services of a node that queues are built on."""
+
+    info: NodeInfo
+    metadata: MetadataView
+    settings: NodeSettings
+    topic_admin: TopicAdmin
+    commands: ControllerCommands
     peer_handlers: PeerHandlers
     peers: Peers | None

@@ -1,9 +1,9 @@
-"""What administrators ask of share groups: who is in them, how far they are, to begin elsewhere, to go.
+"""Administers share groups: describes members and offsets, sets and deletes offsets, deletes groups.
 
-The group's coordinator answers. What a group did with records is kept by the leaders of the state topic's
-partitions, and how much there is to read is known by the leaders of the group's partitions; any of them may
-be other nodes, which are asked. Leaders that hand out records of a group notice that it was begun anew, or
-given up, with the next word that they have to write.
+The group's coordinator answers. The leaders of the state topic's partitions keep the states of share
+partitions, and the leaders of the group's partitions know how much there is to read; any of them may be other
+nodes, which are asked. A leader that hands out records of a group notices that the share partition was begun
+again, or deleted, with its next write.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ from millpond.group.share.records import ShareKey
 from millpond.metadata.image import TopicImage
 
 _ASK_TIMEOUT_MS = 5_000
-# How often keepers that may have moved or be reading are asked again, and after which time first.
+# How often keepers that may have moved or be loading are asked again, and after which time first.
 _ATTEMPTS = 6
 _BACKOFF_MS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareOffset:
-    """How far a group is in a partition; -1 where it has not begun, or where nobody could say."""
+    """How far a group is in a partition; -1 where it has not begun or where that is unknown."""
 
     topic: str
     topic_id: UUID
@@ -81,7 +81,7 @@ class ShareAdmin:
     # --- groups ------------------------------------------------------------------------------------
 
     async def describe(self, group_id: str) -> ShareGroupDescription:
-        """One group as it is now. Raises ``GroupNotFound``."""
+        """Describe a group. Raises ``GroupNotFound``."""
         group, _kept = await self._existing(group_id, only_if_unknown=True)
         return ShareGroupDescription(
             group_id=group_id,
@@ -105,7 +105,7 @@ class ShareAdmin:
     async def offsets(
         self, group_id: str, wanted: Mapping[str, Sequence[int]] | None
     ) -> Sequence[ShareOffset]:
-        """How far the group is: in what is asked for, or everywhere. Raises ``GroupNotFound``."""
+        """Return how far a group is in these partitions, or in all. Raises ``GroupNotFound``."""
         _group, kept = await self._existing(group_id)
         topics = self._services.metadata.image.topics_by_id
         if wanted is None:
@@ -117,7 +117,7 @@ class ShareAdmin:
         return [await self._offset(group_id, name, index, kept) for name, index in places]
 
     async def set_offset(self, group_id: str, topic: str, index: int, start: Offset) -> None:
-        """Begin again from an offset. Raises ``GroupNotEmpty``, ``UnknownTopic``."""
+        """Have an empty group begin at an offset. Raises ``GroupNotEmpty``, ``UnknownTopic``."""
         self._services.groups.check_coordinates(group_id)
         if group_id in self._groups:
             self._groups[group_id].check_empty()
@@ -132,7 +132,7 @@ class ShareAdmin:
         await self._remote.ask(key, begun)
 
     async def forget_topic(self, group_id: str, topic: str) -> None:
-        """The group gives up its positions in a topic.
+        """Delete the positions of an empty group in a topic.
 
         Raises ``GroupNotFound``, ``GroupNotEmpty``, ``UnknownTopic``.
         """
@@ -145,15 +145,15 @@ class ShareAdmin:
         if not gone:
             raise UnknownTopic(f"group {group_id!r} does not read {topic}")
         await self._forget(gone)
-        # The group is still there, with nothing to show for it.
+        # The group stays, without positions.
         self._groups.setdefault(group_id, group)
 
-    # --- inside ------------------------------------------------------------------------------------
+    # --- asking other nodes ------------------------------------------------------------------------
 
     async def _existing(
         self, group_id: str, *, only_if_unknown: bool = False
     ) -> tuple[ShareGroup, Mapping[ShareKey, ShareStateRead]]:
-        """A group and what is kept of it, which need not be looked for where the group is known anyway."""
+        """Return a group and its states, which are not asked for if a known group is enough."""
         if self._services.groups.is_ready:
             self._services.groups.check_coordinates(group_id)
         group = self._groups.get(group_id)
@@ -166,7 +166,7 @@ class ShareAdmin:
         return group or ShareGroup(group_id), kept
 
     async def _kept(self, group_id: str) -> Mapping[ShareKey, ShareStateRead]:
-        """What all keepers know of a group. Raises why one of them could not be asked."""
+        """Return the states of a group at all keepers. Raises why one of them could not be asked."""
         backoff_ms = _BACKOFF_MS
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -192,7 +192,7 @@ class ShareAdmin:
         if node == self._services.info.node_id:
             return await self._services.peer_handlers.answer(request)
         if node < 0 or peers is None:
-            raise CoordinatorNotAvailable("nobody keeps a part of the state of share groups now")
+            raise CoordinatorNotAvailable("no node keeps a part of the state of share groups now")
         return await peers.call(node, request, timeout_ms=_ASK_TIMEOUT_MS)
 
     async def _forget(self, gone: "Sequence[ShareKey] | Mapping[ShareKey, ShareStateRead]") -> None:
@@ -213,7 +213,7 @@ class ShareAdmin:
         try:
             end = await self._services.partition_calls.find(TopicPartition(name, index), LATEST)
         except MillpondError:
-            return known  # only the partition's leader knows how much there is still to read
+            return known  # without its lag, which only the partition's leader knows
         return replace(known, lag=max(end - found.start - max(found.finished, 0), 0))
 
     def _topic(self, name: str, index: int) -> TopicImage:

@@ -1,11 +1,11 @@
-"""Keeps what share groups did with each record: ``__share_group_state``, written, read back and cut.
+"""Keeps the states of share partitions in ``__share_group_state``: writes, loads and prunes them.
 
-Each share partition has its place in one partition of the topic: a snapshot, updates after it, now and then
-a new snapshot. What lies before the oldest snapshot that is still needed is cut. This node keeps the share
-partitions of the partitions that it leads (``coordinators/shards.py``).
+A share partition is stored in one partition of the topic: a snapshot, updates after it, now and then a new
+snapshot. Records before the oldest snapshot that is still needed are deleted. This node keeps the share
+partitions of the partitions that it leads (``coordinators/shard_host.py``).
 
-The records are handed out where their own partition is led. If that is here, too, the cursor that hands them
-out is the state itself; leaders on other nodes read it once and then send what changes.
+The leader of a partition hands out its records. If that is this node, too, the cursor that hands them out is
+the state itself; leaders on other nodes read the state once and then send their changes.
 """
 
 import logging
@@ -16,17 +16,17 @@ from millpond.base.errors import (
     FencedLeaderEpoch,
     FencedStateEpoch,
     InvalidRequest,
-    MalformedData,
+    MillpondError,
     NotCoordinator,
 )
 from millpond.base.ids import NodeId
 from millpond.base.uuids import text_id
 from millpond.cursor.ack import Delta
 from millpond.cursor.runs import State as CursorState
-from millpond.engine.coordinators.record_replay import stored_batches
+from millpond.engine.coordinators.durable import Durable, flushed
 from millpond.engine.coordinators.services import CoordinatorServices
-from millpond.engine.coordinators.shards import Durable, Shard, Shards
-from millpond.engine.coordinators.transaction_handlers import flushed
+from millpond.engine.coordinators.shard_host import ShardHost, Written
+from millpond.engine.coordinators.shards import Shard
 from millpond.engine.partitions.read import delete_records
 from millpond.engine.peers import (
     DeleteShareState,
@@ -38,7 +38,6 @@ from millpond.engine.peers import (
     WriteShareState,
 )
 from millpond.engine.share.share_state import SharePartition
-from millpond.group.offsets import partition_for
 from millpond.group.share import records as share_records
 from millpond.group.share.records import (
     ShareForgotten,
@@ -48,26 +47,29 @@ from millpond.group.share.records import (
     ShareUpdate,
 )
 from millpond.metadata.controller import SHARE_STATE_TOPIC
+from millpond.metadata.image import Image
+from millpond.record.batch import BatchHeader
 from millpond.record.builder import build_batch
-from millpond.replication.partition import Partition
+from millpond.record.records import Record
 
 log = logging.getLogger(__name__)
 
 State: TypeAlias = dict[ShareKey, SharePartition]
 
-# Facts in a partition of the topic, beyond one for each share partition, before it is worth cutting.
+# Records in a partition of the topic, beyond one for each share partition, before it is worth pruning.
 _PRUNE_RECORDS_MIN = 100
 
 
 def state_key(key: ShareKey) -> str:
-    """The name under which a share partition's keeper is looked for, as Kafka writes it."""
+    """Return the key by which clients find the coordinator of a share partition, as Kafka writes it."""
     return f"{key.group_id}:{text_id(key.topic_id)}:{key.partition}"
 
 
 class ShareCoordinator:
     """The share partitions whose state this node keeps.
 
-    ``kept`` and ``dropped`` are told of each that begins to be here, and ends to.
+    ``kept`` is called with each share partition that this node begins to keep, ``dropped`` with each that it
+    does not keep any more.
     """
 
     def __init__(
@@ -80,7 +82,10 @@ class ShareCoordinator:
         self._services = services
         self._kept = kept
         self._dropped = dropped
-        self._shards: Shards[State] = Shards(services, SHARE_STATE_TOPIC, self)
+        self._host: ShardHost[State, ShareRecord]
+        self._host = ShardHost(
+            services, SHARE_STATE_TOPIC, self, contents="deliveries of share groups"
+        )
         self._services.peer_handlers.serve(InitializeShareState, self.on_initialize)
         self._services.peer_handlers.serve(ReadShareState, self.on_read)
         self._services.peer_handlers.serve(WriteShareState, self.on_write)
@@ -89,44 +94,61 @@ class ShareCoordinator:
         self._services.peer_handlers.serve(ListShareState, self.on_list)
 
     def start(self) -> None:
-        """Read the facts back."""
-        self._shards.start()
+        """Load the share partitions that this node keeps."""
+        self._host.start()
 
     def stop(self) -> None:
-        """Keep nothing any more."""
-        self._shards.stop()
+        """Drop every share partition."""
+        self._host.stop()
 
-    def drop_all(self) -> None:
-        """The topic was deleted."""
-        self._shards.drop_all()
+    def drop_if_deleted(self, before: Image, after: Image) -> bool:
+        """Drop every share partition if the state topic is deleted. Return whether it is."""
+        return self._host.drop_if_deleted(before, after)
 
     @property
     def is_ready(self) -> bool:
-        """Whether the topic is there."""
-        return SHARE_STATE_TOPIC in self._services.metadata.image.topics
+        """Whether the state topic exists."""
+        return self._host.is_ready
+
+    async def prepare(self) -> None:
+        """Create the state topic if it does not exist yet."""
+        await self._host.prepare()
 
     # --- shards ------------------------------------------------------------------------------------
 
     def new_state(self, index: int) -> State:
-        """Nothing is known yet."""
+        """Return a state without share partitions."""
         del index
         return {}
 
-    def read_shard(self, state: State, partition: Partition) -> Iterator[int]:
-        """Fold what the log says."""
-        for header, stored in stored_batches(partition, self._services.repairs.may_come_back):
-            for record in stored if not header.is_control else ():
-                if record.key is None or record.offset < partition.log.start_offset:
-                    continue
-                try:
-                    fact = share_records.decode(record.key, record.value)
-                except MalformedData as error:
-                    place = f"{partition.topic}-{partition.index}"
-                    log.error("partition=%s offset=%d: left out: %s", place, record.offset, error)
-                    continue
-                if fact is not None:
-                    _fold(state, fact, record.offset)
-            yield len(stored)
+    def replay(self, state: State, header: BatchHeader, record: Record) -> None:
+        """Apply a record of the log."""
+        if header.is_control:
+            return
+        assert record.key is not None
+        found = share_records.decode(record.key, record.value)
+        if found is not None:
+            _fold(state, found, record.offset)
+
+    def batch(self, records: Sequence[ShareRecord], now_ms: int) -> bytearray:
+        """Encode records as one batch."""
+        return build_batch([(now_ms, *share_records.encode(record), ()) for record in records])
+
+    def refusal(self, records: Sequence[ShareRecord], error: MillpondError) -> MillpondError:
+        """Return the error as it is."""
+        del records
+        return error
+
+    def apply(self, shard: Shard[State], records: Sequence[ShareRecord], written: Written) -> None:
+        """Apply appended records, and tell of a share partition that begins or ends with them."""
+        for offset, record in enumerate(records, written.first_offset):
+            before = shard.state.get(record.key)
+            _fold(shard.state, record, offset)
+            after = shard.state.get(record.key)
+            if after is not None and after is not before:
+                self._kept(after)
+            elif before is not None and after is None:
+                self._dropped(before)
 
     def shard_loaded(self, index: int, state: State) -> None:
         """Tell of every share partition that is kept here now."""
@@ -143,84 +165,85 @@ class ShareCoordinator:
     # --- looking up --------------------------------------------------------------------------------
 
     def leader(self, key: ShareKey) -> NodeId:
-        """The node that keeps a share partition; -1 if there is none now."""
-        return self._shards.leader(state_key(key))
+        """Return the node that keeps a share partition; -1 if there is none now."""
+        return self._host.leader(state_key(key))
 
     def leader_of(self, name: str) -> NodeId:
-        """The same by the share partition's name."""
-        return self._shards.leader(name)
+        """As ``leader``, by the share partition's key in text."""
+        return self._host.leader(name)
 
     def leaders(self) -> Sequence[NodeId]:
-        """Who keeps what, by partition of the topic; none before it is made."""
-        topic = self._services.metadata.image.topics.get(SHARE_STATE_TOPIC)
-        return () if topic is None else [one.leader for one in topic.partitions]
+        """Return the node that keeps each partition of the topic; none before the topic is created."""
+        return self._host.leaders()
 
     def leads(self, key: ShareKey) -> bool:
         """Whether this node keeps it."""
         return self.leader(key) == self._services.info.node_id
 
     def get(self, key: ShareKey) -> SharePartition | None:
-        """A share partition that is kept here; None if it was never begun.
+        """Return a share partition that is kept here; None if it has no state yet.
 
         Raises ``NotCoordinator``, ``CoordinatorLoadInProgress``.
         """
         return self._shard(key).state.get(key)
 
     def _shard(self, key: ShareKey) -> Shard[State]:
-        count = self._shards.count
-        if not count:
-            raise NotCoordinator(f"{SHARE_STATE_TOPIC} has not been made yet")
-        return self._shards.get(partition_for(state_key(key), count))
+        return self._host.get(state_key(key))
 
     # --- writing -----------------------------------------------------------------------------------
 
-    def restart(self, one: SharePartition, start: int, *, leader_epoch: int) -> Durable:
-        """Begin at an offset, with nothing known of any record."""
-        shard = self._shard(one.key)
+    def restart(
+        self,
+        key: ShareKey,
+        start: int,
+        *,
+        leader_epoch: int | None = None,
+        state_epoch: int | None = None,
+    ) -> Durable:
+        """Begin a share partition at an offset, without deliveries; by default at the next state epoch.
+
+        Raises ``FencedStateEpoch`` if the share partition is at a later state epoch already.
+        """
+        shard = self._shard(key)
+        now_ms = self._services.runtime.clock.now_ms()
+        one = shard.state.get(key) or SharePartition(key, now_ms)
         record = ShareSnapshot(
-            key=one.key,
+            key=key,
             snapshot_epoch=one.snapshot_epoch + 1,
-            state_epoch=one.state_epoch + 1,
-            leader_epoch=leader_epoch,
+            state_epoch=one.state_epoch + 1 if state_epoch is None else state_epoch,
+            leader_epoch=one.leader_epoch if leader_epoch is None else leader_epoch,
             start=start,
             created_ms=one.created_ms,
-            written_ms=self._services.runtime.clock.now_ms(),
+            written_ms=now_ms,
         )
-        durable = self._note_snapshot(shard, one, record)
-        one.state_epoch = record.state_epoch
-        one.cursor.apply(Delta(start=start, restarts=True))
-        if shard.state.get(one.key) is not one:
-            shard.state[one.key] = one
-            self._kept(one)
-        return durable
+        if record.state_epoch < one.state_epoch:
+            raise FencedStateEpoch(f"the state epoch is {one.state_epoch} already")
+        return self._host.write(shard, [record]).durable
 
     def change(self, one: SharePartition, delta: Delta, *, leader_epoch: int) -> Durable:
-        """Write what must last of a change, then make it true."""
+        """Write the part of a change that must last, then apply the change."""
         shard = self._shard(one.key)
         if shard.state.get(one.key) is not one:
-            raise NotCoordinator("the share partition was read anew meanwhile")
+            raise NotCoordinator("the share partition was loaded again meanwhile")
         update = one.update(delta, leader_epoch=leader_epoch)
         if update is None:
             one.cursor.apply(delta)
-            return self._shards.settled(shard)
-        _offset, durable = self._append(shard, update)
+            return self._host.settled(shard)
+        durable = self._host.append(shard, [update]).durable
         one.leader_epoch = max(one.leader_epoch, leader_epoch)
         one.updates += 1
         one.cursor.apply(delta)
         return self._snapshot_if_due(shard, one) or durable
 
     def forget(self, one: SharePartition) -> Durable:
-        """The group gives the partition up."""
+        """Delete the state of a share partition."""
         shard = self._shard(one.key)
-        _offset, durable = self._append(shard, ShareForgotten(key=one.key))
-        if shard.state.pop(one.key, None) is not None:
-            self._dropped(one)
-        return durable
+        return self._host.write(shard, [ShareForgotten(key=one.key)]).durable
 
     def prune(self) -> None:
-        """Cut what snapshots made unnecessary."""
-        for index, state in self._shards:
-            shard = self._shards.own(index)
+        """Delete the records that snapshots replaced."""
+        for index, state in self._host.loaded():
+            shard = self._host.own(index)
             partition = shard.partition
             length = partition.log.end_offset - partition.log.start_offset
             if length < _PRUNE_RECORDS_MIN + len(state):
@@ -232,14 +255,6 @@ class ShareCoordinator:
             )
             delete_records(partition, min(oldest, partition.high_watermark))
 
-    def _append(self, shard: Shard[State], record: ShareRecord) -> tuple[int, Durable]:
-        key, value = share_records.encode(record)
-        batch = build_batch([(self._services.runtime.clock.now_ms(), key, value, ())])
-        appended = self._services.partitions.append_to(
-            shard.partition, batch, acks=-1, internal=True
-        )
-        return appended.info.first_offset, self._shards.guard(shard, appended.durable)
-
     def _snapshot_if_due(self, shard: Shard[State], one: SharePartition) -> Durable:
         limit = self._services.settings.get(
             "share.coordinator.snapshot.update.records.per.snapshot"
@@ -249,31 +264,22 @@ class ShareCoordinator:
     def _snapshot(self, shard: Shard[State], one: SharePartition) -> Durable:
         now_ms = self._services.runtime.clock.now_ms()
         record = one.snapshot(leader_epoch=one.leader_epoch, now_ms=now_ms)
-        return self._note_snapshot(shard, one, record)
-
-    def _note_snapshot(
-        self, shard: Shard[State], one: SharePartition, record: ShareSnapshot
-    ) -> Durable:
-        one.snapshot_offset, durable = self._append(shard, record)
+        written = self._host.append(shard, [record])
+        # Not replayed: the cursor also has the locks of consumers, which are not written.
+        one.snapshot_offset = written.first_offset
         one.snapshot_epoch = record.snapshot_epoch
-        one.leader_epoch = max(one.leader_epoch, record.leader_epoch)
         one.updates = 0
-        return durable
+        return written.durable
 
     # --- for leaders on other nodes ----------------------------------------------------------------
 
     async def on_initialize(self, request: InitializeShareState) -> None:
-        """Begin a share partition (anew)."""
-        one = self.get(request.key) or SharePartition(
-            request.key, self._services.runtime.clock.now_ms()
-        )
-        if request.state_epoch < one.state_epoch:
-            raise FencedStateEpoch(f"the state epoch is {one.state_epoch} already")
-        one.state_epoch = request.state_epoch - 1
-        await flushed(self.restart(one, request.start, leader_epoch=one.leader_epoch))
+        """Begin a share partition at an offset, also one that has a state."""
+        durable = self.restart(request.key, request.start, state_epoch=request.state_epoch)
+        await flushed(durable)
 
     async def on_read(self, request: ReadShareState) -> ShareStateRead:
-        """All that is kept; leaders of earlier epochs are refused from now on."""
+        """Return the state of a share partition; leaders of earlier epochs are refused from now on."""
         shard = self._shard(request.key)
         one = shard.state.get(request.key)
         if one is None:
@@ -283,7 +289,7 @@ class ShareCoordinator:
             one.leader_epoch = request.leader_epoch
             durable = self._snapshot(shard, one)
         else:
-            durable = self._shards.settled(shard)
+            durable = self._host.settled(shard)
         found = one.snapshot(leader_epoch=one.leader_epoch, now_ms=0)
         await flushed(durable)
         return ShareStateRead(
@@ -294,7 +300,7 @@ class ShareCoordinator:
         )
 
     async def on_write(self, request: WriteShareState) -> None:
-        """What became of records at a leader elsewhere."""
+        """Apply the changes that a partition's leader on another node has made."""
         shard = self._shard(request.key)
         one = shard.state.get(request.key)
         if one is None:
@@ -302,7 +308,7 @@ class ShareCoordinator:
         _check_leader(one, request.leader_epoch)
         if request.state_epoch != -1 and request.state_epoch < one.state_epoch:
             raise FencedStateEpoch(
-                f"the share partition was begun anew: {one.state_epoch} > {request.state_epoch}"
+                f"the share partition has begun again: {one.state_epoch} > {request.state_epoch}"
             )
         update = ShareUpdate(
             key=request.key,
@@ -311,30 +317,28 @@ class ShareCoordinator:
             start=request.start,
             batches=request.batches,
         )
-        offset, durable = self._append(shard, update)
-        one.replay(update, offset)
-        durable = self._snapshot_if_due(shard, one) or durable
-        await flushed(durable)
+        durable = self._host.write(shard, [update]).durable
+        await flushed(self._snapshot_if_due(shard, one) or durable)
 
     async def on_delete(self, request: DeleteShareState) -> None:
-        """The group gives the partition up."""
+        """Delete the state of a share partition."""
         one = self.get(request.key)
         if one is not None:
             await flushed(self.forget(one))
 
     async def on_summarize(self, request: SummarizeShareState) -> ShareStateRead:
-        """How far the group is."""
+        """Return how far a group is in one partition."""
         shard = self._shard(request.key)
         one = shard.state.get(request.key)
         if one is None:
             return ShareStateRead()
         found = _summary(one)
-        await flushed(self._shards.settled(shard))
+        await flushed(self._host.settled(shard))
         return found
 
     async def on_list(self, request: ListShareState) -> Mapping[ShareKey, ShareStateRead]:
-        """How far a group is in everything that is kept here."""
-        shards = [self._shards.get(index) for index in self._kept_here()]
+        """Return how far a group is in each share partition that is kept here."""
+        shards = [self._host.at(index) for index in self._kept_here()]
         found = {
             one.key: _summary(one)
             for shard in shards
@@ -342,7 +346,7 @@ class ShareCoordinator:
             if one.key.group_id == request.group_id
         }
         for shard in shards:
-            await flushed(self._shards.settled(shard))
+            await flushed(self._host.settled(shard))
         return found
 
     def _kept_here(self) -> Iterator[int]:
@@ -368,13 +372,13 @@ def _check_leader(one: SharePartition, leader_epoch: int) -> None:
         )
 
 
-def _fold(state: State, fact: ShareRecord, offset: int) -> None:
-    one = state.get(fact.key)
-    if isinstance(fact, ShareForgotten):
-        state.pop(fact.key, None)
+def _fold(state: State, record: ShareRecord, offset: int) -> None:
+    one = state.get(record.key)
+    if isinstance(record, ShareForgotten):
+        state.pop(record.key, None)
         return
     if one is None:
-        if not isinstance(fact, ShareSnapshot):
-            return  # what it belongs to was cut, and a later snapshot follows or an end did
-        one = state[fact.key] = SharePartition(fact.key)
-    one.replay(fact, offset)
+        if not isinstance(record, ShareSnapshot):
+            return  # its snapshot was deleted: a later snapshot or a tombstone follows
+        one = state[record.key] = SharePartition(record.key)
+    one.replay(record, offset)

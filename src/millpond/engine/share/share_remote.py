@@ -1,9 +1,9 @@
-"""Share partitions that are handed out here while another node keeps their state.
+"""Share partitions whose records this node hands out while another node keeps their state.
 
 The state is read once, when this node begins to hand records out. From then on every change is made here and
-sent, one after the other; whoever said something of a record is answered when the keeper has it. If the
-keeper cannot be reached for long, or says that there is a newer leader, the cursor is given up with all that
-was not written, and read again when somebody asks: who held a record then holds it no more.
+sent, one after the other; a member's acknowledgement is answered when the keeper has stored it. If the keeper
+cannot be reached for long, or says that there is a newer leader, the cursor is dropped with all that was not
+written, and read again for the next fetch: the records that members had acquired are available again.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from millpond.base.errors import (
 )
 from millpond.cursor.ack import Delta
 from millpond.cursor.runs import State
-from millpond.engine.coordinators.shards import Durable
+from millpond.engine.coordinators.durable import Durable
 from millpond.engine.peers import (
     InitializeShareState,
     PeerRequest,
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 AnswerT = TypeVar("AnswerT")
 
 _ASK_TIMEOUT_MS = 5_000
-# How often a keeper that may have moved or be reading is asked again, and after which time first.
+# How often a keeper that may have moved or be loading is asked again, and after which time first.
 _ATTEMPTS = 6
 _BACKOFF_MS = 100
 # A state that could not be read is not asked for again before this time.
@@ -57,7 +57,7 @@ PASSING = (
 
 
 class RemoteShare(SharePartition):
-    """A share partition that is handed out here and kept elsewhere."""
+    """A share partition whose records this node hands out and whose state another node keeps."""
 
     __slots__ = ("is_gone", "is_idle", "is_loading", "is_writing", "unwritten")
 
@@ -66,14 +66,14 @@ class RemoteShare(SharePartition):
         self.leader_epoch = leader_epoch
         self.is_loading = True
         self.is_gone = False
-        # Somebody left: once nobody holds a record it is given up, and read anew for whoever comes.
+        # A member left: the state is dropped once no member holds a record, and read for the next fetch.
         self.is_idle = False
         self.is_writing = False
         self.unwritten: deque[tuple[WriteShareState, asyncio.Future[None]]] = deque()
 
 
 class RemoteShares:
-    """All of them on this node."""
+    """The share partitions of this node whose state other nodes keep."""
 
     def __init__(self, services: ShareServices, keepers: ShareCoordinator) -> None:
         self._services = services
@@ -84,13 +84,13 @@ class RemoteShares:
         return iter(tuple(self._shares.values()))
 
     def find(self, key: ShareKey) -> RemoteShare | None:
-        """One that is handed out here, perhaps still being read."""
+        """Return a share partition, which may still be loading."""
         return self._shares.get(key)
 
     def open(
         self, key: ShareKey, leader_epoch: int, first_offset: Callable[[], int]
     ) -> RemoteShare:
-        """One that is handed out here, read from now on if it was not; ``first_offset`` is for a new one."""
+        """Return a share partition, loading it first if needed; a new one begins at ``first_offset()``."""
         one = self._shares.get(key)
         if one is None or one.leader_epoch != leader_epoch:
             if one is not None:
@@ -105,7 +105,7 @@ class RemoteShares:
         return one
 
     def change(self, one: RemoteShare, delta: Delta) -> Durable:
-        """Make a change here, and have it written; done when the keeper has it."""
+        """Apply a change and send it to the keeper; the future is done when the keeper has stored it."""
         update = one.update(delta, leader_epoch=one.leader_epoch)
         one.cursor.apply(delta)
         if update is None:
@@ -129,7 +129,7 @@ class RemoteShares:
         return future
 
     def restart(self, one: RemoteShare, start: int) -> None:
-        """Begin anew at an offset: the keeper is told, and then read again."""
+        """Have the keeper begin the share partition at an offset, and read it again after that."""
         self.drop(one)
         begun = InitializeShareState(key=one.key, state_epoch=one.state_epoch + 1, start=start)
         try:
@@ -141,17 +141,18 @@ class RemoteShares:
         try:
             await self.ask(begun.key, begun)
         except MillpondError as error:
-            log.warning("group=%s: not begun anew: %s", begun.key.group_id, error)
+            log.warning("group=%s: not begun again: %s", begun.key.group_id, error)
 
     def drop(self, one: RemoteShare) -> None:
-        """It is handed out elsewhere now, or has to be read again."""
+        """Drop the state: another node hands the records out now, or the state has to be read again."""
         if self._shares.get(one.key) is one:
             del self._shares[one.key]
-        self._fail(one, NotCoordinator("the records are handed out elsewhere now"))
+        self._fail(one, NotCoordinator("another node hands the records out now"))
 
     def rest(self, one: RemoteShare) -> None:
-        """A member has left. A group that is empty may be given other positions at its keeper, so what is
-        known here is not kept for the next one who comes.
+        """Drop the state once no member holds a record, because a member has left.
+
+        An administrator may give an empty group other positions at its keeper.
         """
         one.is_idle = True
         self._drop_if_idle(one)
@@ -163,10 +164,10 @@ class RemoteShares:
             self.drop(one)
             one.wake()
 
-    # --- inside ------------------------------------------------------------------------------------
+    # --- the keeper --------------------------------------------------------------------------------
 
     async def ask(self, key: ShareKey, request: PeerRequest[AnswerT]) -> AnswerT:
-        """Ask the keeper, whoever it is now, again and again for a while. Raises what it says."""
+        """Ask the present keeper, several times if it may have moved. Raises the keeper's error."""
         backoff_ms = _BACKOFF_MS
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -183,7 +184,7 @@ class RemoteShares:
         if leader == self._services.info.node_id:
             return await self._services.peer_handlers.answer(request)
         if leader < 0 or peers is None:
-            raise CoordinatorNotAvailable(f"nobody keeps the state of group {key.group_id!r} now")
+            raise CoordinatorNotAvailable(f"no node keeps the state of group {key.group_id!r} now")
         return await peers.call(leader, request, timeout_ms=_ASK_TIMEOUT_MS)
 
     async def _load(self, one: RemoteShare, first_offset: Callable[[], int]) -> None:
@@ -230,7 +231,7 @@ class RemoteShares:
                 await self.ask(one.key, request)
             except MillpondError as error:
                 log.warning(
-                    "group=%s partition %d: what became of records is not written (%s); reading anew",
+                    "group=%s partition %d: changes are not written (%s); reading its state again",
                     one.key.group_id,
                     one.key.partition,
                     error,

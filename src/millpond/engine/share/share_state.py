@@ -1,7 +1,7 @@
 """A share partition: one group's ack cursor over one partition, and how it is written and read.
 
 Joins the cursor with the records of ``__share_group_state``. ``cursor.share`` decides what members are given;
-``share_groups.py`` writes and applies it.
+``share_delivery.py`` has it written and applies it.
 """
 
 import asyncio

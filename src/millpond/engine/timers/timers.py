@@ -22,10 +22,10 @@ from millpond.base.errors import (
     ShuttingDown,
 )
 from millpond.base.ids import TopicPartition
+from millpond.engine.coordinators.durable import Durable, flushed
 from millpond.engine.coordinators.record_replay import stored_batches
 from millpond.engine.coordinators.services import CoordinatorServices
-from millpond.engine.coordinators.shards import Durable, Shard, Shards
-from millpond.engine.coordinators.transaction_handlers import flushed
+from millpond.engine.coordinators.shards import Shard, Shards
 from millpond.engine.partitions.partition_calls import PartitionCalls
 from millpond.engine.timers.timer_records import read_timers
 from millpond.group.offsets import partition_for

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from millpond.engine.queues.queue_handle import QueueHandle
+from millpond.engine.api.queues import QueueHandle
 from millpond.queue.consumers import UNLIMITED, Consumer
 from millpond.queue.shared_limit import SharedLimit
 from millpond.queue.steps import Handout

@@ -62,8 +62,8 @@ class Consuming:
         answer = BasicGetOk(
             delivery_tag=hold(channel, queue, handout, handout.first),
             redelivered=handout.redelivered,
-            exchange=message.exchange,
-            routing_key=message.routing_key,
+            exchange=message.address,
+            routing_key=message.key,
             message_count=ready,
         )
         block = shown_block(queue, message, handout)

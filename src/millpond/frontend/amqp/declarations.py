@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millpond.base import errors
-from millpond.engine.queues.queue_handle import Counts
+from millpond.engine.api.queues import Counts
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.naming import queue_name, readable
 from millpond.rabbit.commands import (

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 from millpond.base.errors import MessageLost, StorageFailure
 from millpond.base.fields import Long
-from millpond.engine.queues.queue_handle import QueueHandle
+from millpond.engine.api.queues import QueueHandle
 from millpond.frontend.amqp.channel import Channel
-from millpond.frontend.amqp.envelope import changed
+from millpond.frontend.amqp.codec import changed
 from millpond.frontend.amqp.message_stats import DELIVER, DELIVER_NO_ACK, REDELIVER
-from millpond.queue.message import Message
+from millpond.message.hub import Message
 from millpond.queue.steps import Handout
 from millpond.rabbit.channel import Held
 from millpond.wire.amqp.content import LARGE_BODY_BYTES, DeliveryWriter
@@ -65,7 +65,7 @@ def deliveries(
                 break
             tag = add(None if held is None else Held(*held, at))
             block = message.properties if is_plain else shown_block(queue, message, handout)
-            content = tag, message.exchange, message.routing_key, block, message.body
+            content = tag, message.address, message.key, block, message.body
             if len(message.body) < LARGE_BODY_BYTES:
                 one = write(*content, redelivered=again)
                 data.append(one)

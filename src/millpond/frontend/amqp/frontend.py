@@ -8,7 +8,7 @@ from millpond.base import limits
 from millpond.base.pressure import DISK, NONE, Pressure
 from millpond.engine.api import Engine
 from millpond.engine.api.limits import ClusterPressure, PressureWatch, RequestMemory
-from millpond.engine.queues.queues import Queues
+from millpond.engine.api.queues import Queues
 from millpond.frontend.amqp.consumer_timeout import ConsumerTimeouts
 from millpond.frontend.amqp.disk_alarm import DiskAlarm
 from millpond.frontend.amqp.identity import server_properties

@@ -14,8 +14,8 @@ from millpond.auth.claims import Bearer, TokenRefused, TokenRules, read_claims
 from millpond.auth.permissions import is_password
 from millpond.base import errors
 from millpond.base.clock import Clock
-from millpond.engine.queues.queues import GUEST
 from millpond.frontend.amqp.attempts import Attempts
+from millpond.rabbit.bootstrap import DEFAULT_USER
 from millpond.rabbit.broker import Broker
 
 INTERNAL, OAUTH = "internal", "oauth2"
@@ -140,7 +140,7 @@ class Logins:
 
 
 def _checked(known: Known, peer: str) -> Known:
-    if known.name == GUEST and not is_local(peer):
+    if known.name == DEFAULT_USER and not is_local(peer):
         raise OnlyLocal("this user can only log in from this machine")
     return known
 

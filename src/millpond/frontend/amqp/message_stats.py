@@ -10,7 +10,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from millpond.base.clock import Clock
-from millpond.engine.queues.queue_handle import QueueHandle
+from millpond.engine.api.queues import QueueHandle
 
 SAMPLE_S: Final = 5.0
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from millpond.auth.permissions import Right
 from millpond.base import errors
-from millpond.engine.queues.queue_handle import QueueHandle
+from millpond.engine.api.queues import QueueHandle
 from millpond.frontend.amqp.channel import Channel
 from millpond.rabbit.declare import check_owner, check_right
 from millpond.rabbit.names import without_line_breaks

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from millpond.base import errors
-from millpond.engine.queues.hosted.retries import Retries
-from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle
+from millpond.engine.api.queues import NEVER_READ, QueueHandle, Retries
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.delivering import Written, deliveries
 from millpond.queue.steps import Handout

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from millpond.auth.permissions import Right
 from millpond.base import errors
 from millpond.base.fields import Table, type_name
-from millpond.engine.queues.queue_handle import Kept
+from millpond.engine.api.queues import Kept
 from millpond.frontend.amqp.channel import Channel
-from millpond.frontend.amqp.envelope import changed, chosen_by, message_of
+from millpond.frontend.amqp.codec import changed, chosen_by, message_of
 from millpond.frontend.amqp.expirations import wrong_expiration
 from millpond.frontend.amqp.message_stats import PUBLISH
 from millpond.frontend.amqp.replies import ADDRESS_PREFIX
-from millpond.queue.message import Message
+from millpond.message.hub import Message
 from millpond.rabbit.copies import copies
 from millpond.rabbit.declare import check_right, check_topic_right
 from millpond.rabbit.exchange_types import CHANCES, Routed
@@ -100,11 +100,22 @@ class Publishing:
             if way is None or way.method is not method or way.properties != block:
                 way, shares = self._add(publish, now_ms, changes), None
                 continue
-            (exchange, key, _block, headers, _body, _now, time, ttl, priority, persistent) = (
+            (address, key, _, headers, _, _, time, ttl, priority, lasts, delay, origin) = (
                 way.message
             )
             message = Message(
-                *(exchange, key, block, headers, body, now_ms, time, ttl, priority, persistent)
+                address,
+                key,
+                block,
+                headers,
+                body,
+                now_ms,
+                time,
+                ttl,
+                priority,
+                lasts,
+                delay,
+                origin,
             )
             if shares is None:
                 shares = [self._share(name) for name in way.queues]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from millpond.base import errors
 from millpond.frontend.amqp.channel import Channel
-from millpond.queue.message import Message
+from millpond.message.hub import Message
 from millpond.rabbit.names import REPLY_TO
 from millpond.wire.amqp.methods import BasicDeliver
 
@@ -89,8 +89,8 @@ class Replies:
         method = BasicDeliver(
             consumer_tag=channel.replies_tag,
             delivery_tag=channel.deliveries.next_tag,
-            exchange=message.exchange,
-            routing_key=message.routing_key,
+            exchange=message.address,
+            routing_key=message.key,
         )
         channel.session.send_content(channel, method, message.properties, message.body)
 

@@ -253,7 +253,7 @@ class AmqpSession:
         if self.frontend.queues.broker.owned_by(self.name):
             self.frontend.queues.soon(LoseConnection(connection=self.name))
 
-    def say_goodbye(self) -> None:
+    def send_close(self) -> None:
         """The broker stops."""
         if self.wire.is_over:
             return

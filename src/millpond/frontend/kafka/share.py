@@ -53,7 +53,7 @@ def acknowledge(
         Acknowledgement(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches
     ]
     try:
-        durable = context.engine.share.acknowledge(
+        durable = context.engine.share.delivery.acknowledge(
             key.group_id, topic_id, partition, words, owner=key.member_id
         )
     except MillpondError as error:
@@ -67,7 +67,7 @@ def watch_connection(context: Context) -> None:
     def lost() -> None:
         for group_id, member_id in context.frontend.share_sessions.lost(context.session):
             try:
-                context.engine.share.release_member(group_id, member_id)
+                context.engine.share.delivery.release_member(group_id, member_id)
             except MillpondError:
                 return  # stopping, or the disk is full: the locks end by themselves
 

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from millpond.base import errors
-from millpond.engine.queues.queue_handle import Counts
+from millpond.engine.api.queues import Counts
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.identity import RABBITMQ_VERSION
 from millpond.frontend.amqp.session import AmqpSession

@@ -3,7 +3,7 @@
 from typing import Any
 
 from millpond.base.errors import MillpondError
-from millpond.engine.queues.queue_handle import Counts
+from millpond.engine.api.queues import Counts
 from millpond.frontend.rabbitmq_http.access import visible
 from millpond.frontend.rabbitmq_http.clients import everywhere
 from millpond.frontend.rabbitmq_http.context import COUNTED_AT_ONCE, Call, shown_queues

@@ -136,7 +136,7 @@ class HttpSession:
         """The client reads."""
         self._drained.set()
 
-    def say_goodbye(self) -> None:
+    def send_close(self) -> None:
         """HTTP has no word for that."""
 
     def connection_lost(self) -> None:

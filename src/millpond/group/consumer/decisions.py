@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from millpond.base import limits
+from millpond.base import limits, patterns
 from millpond.base.errors import (
     GroupFull,
     InstanceIdInUse,
@@ -19,7 +19,6 @@ from millpond.base.errors import (
     UnknownMember,
     UnsupportedAssignor,
 )
-from millpond.group import pattern as patterns
 from millpond.group.consumer.assignors import ASSIGNORS, Candidate
 from millpond.group.consumer.image import ConsumerGroupImage, ConsumerMember
 from millpond.group.consumer.messages import (

@@ -16,14 +16,15 @@ from millpond.group.consumer.messages import (
     ConsumerSettings,
     ResolvePatterns,
 )
-from millpond.group.consumer.records import ConsumerRecord, FactForgotten, FactKind
+from millpond.group.consumer.records import ConsumerRecord, FactKind
+from millpond.group.epoch_kind import EpochGroupKind
 from millpond.group.epochs import AWAY_EPOCH, GONE_EPOCH, JOINING
-from millpond.group.kind import Group, GroupContext, GroupKind, Handler, Staged, check_group_id
-from millpond.group.messages import Command, GroupSettings
+from millpond.group.kind import Group, GroupContext, Handler, Staged, check_group_id
+from millpond.group.messages import Command
 from millpond.group.records import GroupRecord
 
 
-class ConsumerGroupKind(GroupKind[ConsumerRecord]):
+class ConsumerGroupKind(EpochGroupKind[ConsumerRecord, ConsumerGroup]):
     """Decides ConsumerGroupHeartbeat. A classic group of consumers becomes one of this kind with it."""
 
     name: ClassVar[str] = CONSUMER
@@ -42,18 +43,14 @@ class ConsumerGroupKind(GroupKind[ConsumerRecord]):
     def decode(self, version: int, key: Reader, value: bytes | None) -> ConsumerRecord:
         return records.decode(version, key, value)
 
-    def replay(
-        self, record: ConsumerRecord, group: Group | None, settings: GroupSettings
-    ) -> Group | None:
-        if isinstance(record, FactForgotten):
-            if not isinstance(group, ConsumerGroup):
-                return group
-            group.apply(record)
-            return None if record.kind is FactKind.GROUP else group
-        if not isinstance(group, ConsumerGroup):
-            group = ConsumerGroup(record.group_id)
+    def own(self, group: Group | None) -> ConsumerGroup | None:
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def make(self, group_id: str) -> ConsumerGroup:
+        return ConsumerGroup(group_id)
+
+    def fold(self, group: ConsumerGroup, record: ConsumerRecord) -> None:
         group.apply(record)
-        return group
 
 
 def _heartbeat(

@@ -2,12 +2,12 @@
 
 A group is many records: its epoch, each member's metadata, the epoch of the target assignment, each member's
 target and each member's present assignment, and which topics each pattern stands for. A key's version says
-which; a missing value is a tombstone. Keys are in the older encoding, values in the flexible one.
+which; a missing value is a tombstone.
 """
 
 import struct
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TypeAlias
 from uuid import UUID
@@ -18,13 +18,24 @@ from millpond.base.schema import (
     Reader,
     compact_array,
     compact_bytes,
-    compact_numbers,
     compact_string,
     nullable_compact_string,
-    string,
     tagged,
 )
-from millpond.group.records import GONE, GroupRecord, Notice
+from millpond.group.epoch_records import (
+    VALUE_VERSION,
+    EpochStored,
+    TargetsMade,
+    Tombstone,
+    dated_part_value,
+    epoch_value,
+    part_value,
+    read_dated_part,
+    read_epoch,
+    read_part,
+    record_key,
+)
+from millpond.group.records import GroupRecord
 
 # Topic → partitions that a member shall have.
 Target: TypeAlias = Mapping[UUID, frozenset[int]]
@@ -62,17 +73,10 @@ class ClassicMemberInfo:
     protocols: Protocols
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupStored(GroupRecord):
+class ConsumerGroupStored(EpochStored):
     """The group's epoch, and a hash of its topics then."""
 
-    group_id: str
-    epoch: int
-    metadata_hash: int = 0
-
-    def notice(self) -> Notice:
-        text = f"group={self.group_id} epoch={self.epoch}: members or topics changed"
-        return Notice(text, is_detail=True)
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,16 +103,10 @@ class MemberStored(GroupRecord):
     classic: ClassicMemberInfo | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetEpochStored(GroupRecord):
+class TargetEpochStored(TargetsMade):
     """The group epoch for which the targets were made, and when."""
 
-    group_id: str
-    epoch: int
-    made_at_ms: int = 0
-
-    def notice(self) -> Notice:
-        return Notice(f"group={self.group_id} epoch={self.epoch}: new targets")
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,17 +143,16 @@ class PatternStored(GroupRecord):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FactForgotten(GroupRecord):
+class FactForgotten(Tombstone):
     """A tombstone of a record of a member, of a pattern or of the group."""
 
     group_id: str
     kind: FactKind
     name: str = ""
 
-    def notice(self) -> Notice | None:
-        if self.kind is not FactKind.GROUP:
-            return None
-        return Notice(f"group={self.group_id}: {GONE}")
+    @property
+    def ends_group(self) -> bool:
+        return self.kind is FactKind.GROUP
 
 
 ConsumerRecord: TypeAlias = (
@@ -174,46 +171,42 @@ CONSUMER_KEY_VERSIONS = frozenset(FactKind)
 # Types of records that have only the group's name as their key.
 _OF_GROUP = {FactKind.GROUP, FactKind.PARTITIONS, FactKind.TARGET_EPOCH}
 
-_VERSION = b"\x00\x00"
-
 
 def encode(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
     """Return the record's key and its value, None for a tombstone."""
     match record:
         case ConsumerGroupStored():
-            tags = (0, struct.pack(">q", record.metadata_hash)) if record.metadata_hash else None
-            value = struct.pack(">i", record.epoch) + (tagged(tags) if tags else NO_TAGS)
-            return _key(FactKind.GROUP, record.group_id), _VERSION + value
+            value = epoch_value(record.epoch, record.metadata_hash)
+            return record_key(FactKind.GROUP, record.group_id), value
         case PartitionsStored():
             raise AssertionError("only tombstones of this kind are written")
         case MemberStored():
-            key = _key(FactKind.MEMBER, record.group_id, record.member_id)
-            return key, _VERSION + _member_value(record)
+            key = record_key(FactKind.MEMBER, record.group_id, record.member_id)
+            return key, VALUE_VERSION + _member_value(record)
         case TargetEpochStored():
-            tags = (0, struct.pack(">q", record.made_at_ms)) if record.made_at_ms else None
-            value = struct.pack(">i", record.epoch) + (tagged(tags) if tags else NO_TAGS)
-            return _key(FactKind.TARGET_EPOCH, record.group_id), _VERSION + value
+            value = epoch_value(record.epoch, record.made_at_ms)
+            return record_key(FactKind.TARGET_EPOCH, record.group_id), value
         case TargetStored():
-            key = _key(FactKind.TARGET, record.group_id, record.member_id)
+            key = record_key(FactKind.TARGET, record.group_id, record.member_id)
             topics = (
-                topic_id.bytes + compact_numbers(sorted(partitions)) + NO_TAGS
+                part_value(topic_id.bytes, partitions)
                 for topic_id, partitions in record.partitions.items()
             )
-            return key, _VERSION + compact_array(topics) + NO_TAGS
+            return key, VALUE_VERSION + compact_array(topics) + NO_TAGS
         case CurrentStored():
-            key = _key(FactKind.CURRENT, record.group_id, record.member_id)
+            key = record_key(FactKind.CURRENT, record.group_id, record.member_id)
             head = struct.pack(">iib", record.epoch, record.previous_epoch, record.state)
             value = head + _holding(record.assigned) + _holding(record.revoking) + NO_TAGS
-            return key, _VERSION + value
+            return key, VALUE_VERSION + value
         case PatternStored():
-            key = _key(FactKind.PATTERN, record.group_id, record.pattern)
+            key = record_key(FactKind.PATTERN, record.group_id, record.pattern)
             names = compact_array(map(compact_string, sorted(record.topics)))
             times = struct.pack(">qq", record.version, record.resolved_at_ms)
-            return key, _VERSION + names + times + NO_TAGS
+            return key, VALUE_VERSION + names + times + NO_TAGS
         case FactForgotten():
             if record.kind in _OF_GROUP:
-                return _key(record.kind, record.group_id), None
-            return _key(record.kind, record.group_id, record.name), None
+                return record_key(record.kind, record.group_id), None
+            return record_key(record.kind, record.group_id, record.name), None
 
 
 def decode(version: int, key: Reader, value: bytes | None) -> ConsumerRecord:
@@ -227,17 +220,17 @@ def decode(version: int, key: Reader, value: bytes | None) -> ConsumerRecord:
     reader.version(0, 0, of="a consumer group")
     match kind:
         case FactKind.GROUP:
-            epoch, number = reader.int32(), _tagged_number(reader)
+            epoch, number = read_epoch(reader)
             return ConsumerGroupStored(group_id=group_id, epoch=epoch, metadata_hash=number)
         case FactKind.PARTITIONS:
             return PartitionsStored(group_id=group_id)
         case FactKind.MEMBER:
             return _read_member(group_id, name, reader)
         case FactKind.TARGET_EPOCH:
-            epoch, number = reader.int32(), _tagged_number(reader)
+            epoch, number = read_epoch(reader)
             return TargetEpochStored(group_id=group_id, epoch=epoch, made_at_ms=number)
         case FactKind.TARGET:
-            topics = reader.compact_array(lambda: _read_target(reader))
+            topics = reader.compact_array(lambda: read_part(reader, reader.uuid))
             return TargetStored(group_id=group_id, member_id=name, partitions=dict(topics))
         case FactKind.CURRENT:
             return _read_current(group_id, name, reader)
@@ -255,21 +248,17 @@ def decode(version: int, key: Reader, value: bytes | None) -> ConsumerRecord:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def _key(kind: FactKind, *names: str) -> bytes:
-    return struct.pack(">h", kind) + b"".join(map(string, names))
-
-
 def _member_value(record: MemberStored) -> bytes:
     if record.classic is None:
-        # Kafka takes a missing field for an empty face: that there is none must be said.
-        face = b"\x00"
+        # Kafka takes a missing field for empty metadata, so that there is none must be written.
+        classic = b"\x00"
     else:
         protocols = compact_array(
             compact_string(name) + compact_bytes(metadata) + NO_TAGS
             for name, metadata in record.classic.protocols
         )
         timeout = struct.pack(">i", record.classic.session_timeout_ms)
-        face = b"\x01" + timeout + protocols + NO_TAGS
+        classic = b"\x01" + timeout + protocols + NO_TAGS
     return b"".join(
         (
             nullable_compact_string(record.instance_id),
@@ -280,28 +269,18 @@ def _member_value(record: MemberStored) -> bytes:
             nullable_compact_string(record.pattern),
             struct.pack(">i", record.rebalance_timeout_ms),
             nullable_compact_string(record.assignor),
-            tagged((0, face)),
+            tagged((0, classic)),
         )
     )
 
 
 def _holding(holding: Holding) -> bytes:
-    return compact_array(_holding_items(holding))
-
-
-def _holding_items(holding: Holding) -> Iterable[bytes]:
-    for topic_id, epochs in holding.items():
-        partitions = sorted(epochs)
-        told = compact_numbers(epochs[partition] for partition in partitions)
-        yield topic_id.bytes + compact_numbers(partitions) + tagged((0, told))
+    return compact_array(
+        dated_part_value(topic_id.bytes, epochs) for topic_id, epochs in holding.items()
+    )
 
 
 # --- reading --------------------------------------------------------------------------------------
-
-
-def _tagged_number(reader: Reader) -> int:
-    data = reader.tagged_fields().get(0)
-    return 0 if data is None else Reader(data).int64()
 
 
 def _read_member(group_id: str, member_id: str, reader: Reader) -> MemberStored:
@@ -317,26 +296,13 @@ def _read_member(group_id: str, member_id: str, reader: Reader) -> MemberStored:
         rebalance_timeout_ms=reader.int32(),
         assignor=reader.nullable_compact_string(),
     )
-    face = reader.tagged_fields().get(0, b"\x00")
-    if face == b"\x00":
+    classic = reader.tagged_fields().get(0, b"\x00")
+    if classic == b"\x00":
         return record
-    classic = _read_face(Reader(face))
-    return MemberStored(
-        group_id=group_id,
-        member_id=member_id,
-        instance_id=record.instance_id,
-        rack_id=record.rack_id,
-        client_id=record.client_id,
-        client_host=record.client_host,
-        topics=record.topics,
-        pattern=record.pattern,
-        rebalance_timeout_ms=record.rebalance_timeout_ms,
-        assignor=record.assignor,
-        classic=classic,
-    )
+    return replace(record, classic=_read_classic(Reader(classic)))
 
 
-def _read_face(reader: Reader) -> ClassicMemberInfo:
+def _read_classic(reader: Reader) -> ClassicMemberInfo:
     if reader.take(1) != b"\x01":
         raise MalformedData("a member's classic metadata is neither there nor missing")
 
@@ -350,12 +316,6 @@ def _read_face(reader: Reader) -> ClassicMemberInfo:
     return ClassicMemberInfo(session_timeout_ms=session_timeout_ms, protocols=protocols)
 
 
-def _read_target(reader: Reader) -> tuple[UUID, frozenset[int]]:
-    topic_id, partitions = reader.uuid(), reader.compact_array(reader.int32)
-    reader.tagged_fields()
-    return topic_id, frozenset(partitions)
-
-
 def _read_current(group_id: str, member_id: str, reader: Reader) -> CurrentStored:
     epoch, previous_epoch = reader.int32(), reader.int32()
     number = int.from_bytes(reader.take(1), "big", signed=True)
@@ -366,18 +326,11 @@ def _read_current(group_id: str, member_id: str, reader: Reader) -> CurrentStore
         epoch=epoch,
         previous_epoch=previous_epoch,
         state=MemberState(number) if known else MemberState.UNKNOWN,
-        assigned=dict(reader.compact_array(lambda: _read_holding(reader, epoch))),
-        revoking=dict(reader.compact_array(lambda: _read_holding(reader, epoch))),
+        assigned=_read_holding(reader, epoch),
+        revoking=_read_holding(reader, epoch),
     )
 
 
-def _read_holding(reader: Reader, epoch: int) -> tuple[UUID, dict[int, int]]:
-    topic_id, partitions = reader.uuid(), reader.compact_array(reader.int32)
-    told = reader.tagged_fields().get(0)
-    if told is not None and told != b"\x00":
-        inner = Reader(told)
-        epochs = inner.compact_array(inner.int32)
-        if len(epochs) == len(partitions):
-            return topic_id, dict(zip(partitions, epochs, strict=True))
-    # Kafka before 4.3 did not write them.
-    return topic_id, dict.fromkeys(partitions, max(epoch, 0))
+def _read_holding(reader: Reader, epoch: int) -> Holding:
+    dated = max(epoch, 0)
+    return dict(reader.compact_array(lambda: read_dated_part(reader, reader.uuid, dated)))

@@ -5,19 +5,20 @@ from typing import Any, ClassVar, get_args
 
 from millpond.base.errors import GroupNotFound
 from millpond.base.schema import Reader
+from millpond.group.epoch_kind import EpochGroupKind
 from millpond.group.epochs import JOINING
-from millpond.group.kind import Group, GroupContext, GroupKind, Handler, Staged, check_group_id
-from millpond.group.messages import Command, GroupSettings
+from millpond.group.kind import Group, GroupContext, Handler, Staged, check_group_id
+from millpond.group.messages import Command
 from millpond.group.records import GroupRecord
 from millpond.group.streams import records
 from millpond.group.streams.decisions import check_heartbeat
 from millpond.group.streams.group import StreamsGroup
 from millpond.group.streams.image import STREAMS
 from millpond.group.streams.messages import StreamsHeartbeat, StreamsHeartbeatAnswer
-from millpond.group.streams.records import StreamsForgotten, StreamsKind, StreamsRecord
+from millpond.group.streams.records import StreamsKind, StreamsRecord
 
 
-class StreamsGroupKind(GroupKind[StreamsRecord]):
+class StreamsGroupKind(EpochGroupKind[StreamsRecord, StreamsGroup]):
     """Decides StreamsGroupHeartbeat."""
 
     name: ClassVar[str] = STREAMS
@@ -33,18 +34,14 @@ class StreamsGroupKind(GroupKind[StreamsRecord]):
     def decode(self, version: int, key: Reader, value: bytes | None) -> StreamsRecord:
         return records.decode(version, key, value)
 
-    def replay(
-        self, record: StreamsRecord, group: Group | None, settings: GroupSettings
-    ) -> Group | None:
-        if isinstance(record, StreamsForgotten):
-            if not isinstance(group, StreamsGroup):
-                return group
-            group.apply(record)
-            return None if record.kind is StreamsKind.GROUP else group
-        if not isinstance(group, StreamsGroup):
-            group = StreamsGroup(record.group_id)
+    def own(self, group: Group | None) -> StreamsGroup | None:
+        return group if isinstance(group, StreamsGroup) else None
+
+    def make(self, group_id: str) -> StreamsGroup:
+        return StreamsGroup(group_id)
+
+    def fold(self, group: StreamsGroup, record: StreamsRecord) -> None:
         group.apply(record)
-        return group
 
 
 def _heartbeat(

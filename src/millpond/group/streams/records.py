@@ -18,13 +18,24 @@ from millpond.base.schema import (
     NO_TAGS,
     Reader,
     compact_array,
-    compact_numbers,
     compact_string,
     nullable_compact_string,
-    string,
     tagged,
 )
-from millpond.group.records import GONE, GroupRecord, Notice
+from millpond.group.epoch_records import (
+    VALUE_VERSION,
+    EpochStored,
+    TargetsMade,
+    Tombstone,
+    dated_part_value,
+    epoch_value,
+    part_value,
+    read_dated_part,
+    read_epoch,
+    read_part,
+    record_key,
+)
+from millpond.group.records import GroupRecord
 from millpond.group.streams.topology import CopartitionGroup, InternalTopic, Subtopology, Topology
 
 # Subtopology → numbers of tasks.
@@ -86,19 +97,12 @@ class TaskState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsGroupStored(GroupRecord):
+class StreamsGroupStored(EpochStored):
     """The group's epoch, a hash of its topics then, and the topology that they fit (or -1)."""
 
-    group_id: str
-    epoch: int
-    metadata_hash: int = 0
     validated_epoch: int = -1
     # What the assignor was told, by name.
     assignment_configs: tuple[tuple[str, str], ...] = ()
-
-    def notice(self) -> Notice:
-        text = f"group={self.group_id} epoch={self.epoch}: members or topics changed"
-        return Notice(text, is_detail=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,16 +123,10 @@ class StreamsMemberStored(GroupRecord):
     client_tags: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsTargetEpochStored(GroupRecord):
+class StreamsTargetEpochStored(TargetsMade):
     """The group epoch for which the targets were made, and when."""
 
-    group_id: str
-    epoch: int
-    made_at_ms: int = 0
-
-    def notice(self) -> Notice:
-        return Notice(f"group={self.group_id} epoch={self.epoch}: new targets")
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,17 +160,16 @@ class TopologyStored(GroupRecord):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsForgotten(GroupRecord):
+class StreamsForgotten(Tombstone):
     """A tombstone of a record of a member or of the group."""
 
     group_id: str
     kind: StreamsKind
     name: str = ""
 
-    def notice(self) -> Notice | None:
-        if self.kind is not StreamsKind.GROUP:
-            return None
-        return Notice(f"group={self.group_id}: {GONE}")
+    @property
+    def ends_group(self) -> bool:
+        return self.kind is StreamsKind.GROUP
 
 
 StreamsRecord: TypeAlias = (
@@ -189,7 +186,6 @@ STREAMS_KEY_VERSIONS = frozenset(StreamsKind)
 
 _OF_MEMBER = {StreamsKind.MEMBER, StreamsKind.TARGET, StreamsKind.CURRENT}
 
-_VERSION = b"\x00\x00"
 # Before an object that may be missing.
 _THERE, _MISSING = b"\x01", b"\xff"
 
@@ -198,29 +194,30 @@ def encode(record: StreamsRecord) -> tuple[bytes, bytes | None]:
     """Return the record's key and its value, None for a tombstone."""
     match record:
         case StreamsGroupStored():
-            return _key(StreamsKind.GROUP, record.group_id), _VERSION + _group_value(record)
+            return record_key(StreamsKind.GROUP, record.group_id), VALUE_VERSION + _group_value(
+                record
+            )
         case StreamsMemberStored():
-            key = _key(StreamsKind.MEMBER, record.group_id, record.member_id)
-            return key, _VERSION + _member_value(record)
+            key = record_key(StreamsKind.MEMBER, record.group_id, record.member_id)
+            return key, VALUE_VERSION + _member_value(record)
         case StreamsTargetEpochStored():
-            tags = (0, struct.pack(">q", record.made_at_ms)) if record.made_at_ms else None
-            value = struct.pack(">i", record.epoch) + (tagged(tags) if tags else NO_TAGS)
-            return _key(StreamsKind.TARGET_EPOCH, record.group_id), _VERSION + value
+            value = epoch_value(record.epoch, record.made_at_ms)
+            return record_key(StreamsKind.TARGET_EPOCH, record.group_id), value
         case StreamsTargetStored():
-            key = _key(StreamsKind.TARGET, record.group_id, record.member_id)
-            return key, _VERSION + b"".join(map(_tasks, record.tasks)) + NO_TAGS
+            key = record_key(StreamsKind.TARGET, record.group_id, record.member_id)
+            return key, VALUE_VERSION + b"".join(map(_tasks, record.tasks)) + NO_TAGS
         case StreamsCurrentStored():
-            key = _key(StreamsKind.CURRENT, record.group_id, record.member_id)
+            key = record_key(StreamsKind.CURRENT, record.group_id, record.member_id)
             head = struct.pack(">iib", record.epoch, record.previous_epoch, record.state)
             value = head + _held(record.assigned) + _held(record.revoking) + NO_TAGS
-            return key, _VERSION + value
+            return key, VALUE_VERSION + value
         case TopologyStored():
-            key = _key(StreamsKind.TOPOLOGY, record.group_id)
-            return key, _VERSION + _topology_value(record.topology)
+            key = record_key(StreamsKind.TOPOLOGY, record.group_id)
+            return key, VALUE_VERSION + _topology_value(record.topology)
         case StreamsForgotten():
             if record.kind in _OF_MEMBER:
-                return _key(record.kind, record.group_id, record.name), None
-            return _key(record.kind, record.group_id), None
+                return record_key(record.kind, record.group_id, record.name), None
+            return record_key(record.kind, record.group_id), None
 
 
 def decode(version: int, key: Reader, value: bytes | None) -> StreamsRecord:
@@ -238,8 +235,7 @@ def decode(version: int, key: Reader, value: bytes | None) -> StreamsRecord:
         case StreamsKind.MEMBER:
             return _read_member(group_id, name, reader)
         case StreamsKind.TARGET_EPOCH:
-            epoch, made = reader.int32(), reader.tagged_fields().get(0)
-            made_at_ms = 0 if made is None else Reader(made).int64()
+            epoch, made_at_ms = read_epoch(reader)
             return StreamsTargetEpochStored(group_id=group_id, epoch=epoch, made_at_ms=made_at_ms)
         case StreamsKind.TARGET:
             tasks = TaskSet(*(_read_tasks(reader) for _ in range(3)))
@@ -251,10 +247,6 @@ def decode(version: int, key: Reader, value: bytes | None) -> StreamsRecord:
 
 
 # --- writing --------------------------------------------------------------------------------------
-
-
-def _key(kind: StreamsKind, *names: str) -> bytes:
-    return struct.pack(">h", kind) + b"".join(map(string, names))
 
 
 def _pairs(pairs: Iterable[tuple[str, str]]) -> bytes:
@@ -302,10 +294,7 @@ def _member_value(record: StreamsMemberStored) -> bytes:
 
 
 def _tasks(tasks: Tasks) -> bytes:
-    return compact_array(
-        compact_string(part) + compact_numbers(sorted(tasks[part])) + NO_TAGS
-        for part in sorted(tasks)
-    )
+    return compact_array(part_value(compact_string(part), tasks[part]) for part in sorted(tasks))
 
 
 def _held(held: HeldTasks) -> bytes:
@@ -314,10 +303,7 @@ def _held(held: HeldTasks) -> bytes:
 
 def _dated(tasks: DatedTasks) -> bytes:
     return compact_array(
-        compact_string(part)
-        + compact_numbers(sorted(tasks[part]))
-        + tagged((0, compact_numbers(tasks[part][number] for number in sorted(tasks[part]))))
-        for part in sorted(tasks)
+        dated_part_value(compact_string(part), tasks[part]) for part in sorted(tasks)
     )
 
 
@@ -404,27 +390,12 @@ def _read_endpoint(reader: Reader) -> tuple[str, int] | None:
 
 
 def _read_tasks(reader: Reader) -> Tasks:
-    def one() -> tuple[str, frozenset[int]]:
-        part, numbers = reader.compact_string(), reader.compact_array(reader.int32)
-        reader.tagged_fields()
-        return part, frozenset(numbers)
-
-    return dict(reader.compact_array(one))
+    return dict(reader.compact_array(lambda: read_part(reader, reader.compact_string)))
 
 
 def _read_dated(reader: Reader, epoch: int) -> DatedTasks:
-    def one() -> tuple[str, dict[int, int]]:
-        part, numbers = reader.compact_string(), reader.compact_array(reader.int32)
-        told = reader.tagged_fields().get(0)
-        if told is not None and told != b"\x00":
-            inner = Reader(told)
-            epochs = inner.compact_array(inner.int32)
-            if len(epochs) == len(numbers):
-                return part, dict(zip(numbers, epochs, strict=True))
-        # Kafka before 4.3 did not write them.
-        return part, dict.fromkeys(numbers, epoch)
-
-    return dict(reader.compact_array(one))
+    names = reader.compact_string
+    return dict(reader.compact_array(lambda: read_dated_part(reader, names, epoch)))
 
 
 def _read_held(reader: Reader, epoch: int) -> HeldTasks:

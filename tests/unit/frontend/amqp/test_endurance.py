@@ -9,10 +9,9 @@ import pytest
 from millpond.base import limits
 from millpond.base.errors import CorruptBatch, PeerUnreachable, RequestTimedOut
 from millpond.base.fields import Table
-from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.hosted.queue_log import Loader, QueueLog
+from millpond.message.hub import Message
 from millpond.queue.known import Need
-from millpond.queue.message import Message
 from millpond.queue.steps import GIVEN_UP_AT_A_TIME, DeathReason
 from millpond.rabbit.channel import Deliveries
 from millpond.rabbit.commands import Command, Decision, DeleteQueue, LoseLastConsumer
@@ -319,7 +318,7 @@ def test_what_ends_a_queue_does_not_end_the_next_one_of_its_name(
 def test_many_that_are_rejected_at_once_become_letters_in_parts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    buried, count = 0, 2 * GIVEN_UP_AT_A_TIME
+    forwarded, count = 0, 2 * GIVEN_UP_AT_A_TIME
 
     async def story() -> None:
         async with memory_amqp() as amqp:
@@ -334,20 +333,19 @@ def test_many_that_are_rejected_at_once_become_letters_in_parts(
             assert await waiting(client) == count
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
             assert len(await delivered(client, count)) == count
-            bury = queues.bury
+            dead_letters = queues.hosted("/", "q").dead_letters
+            forward = dead_letters.forward
 
-            def counting(
-                queue: LocalQueue, messages: Sequence[Message], reason: DeathReason
-            ) -> None:
-                nonlocal buried
-                buried += len(messages)
-                bury(queue, messages, reason)
+            def counting(messages: Sequence[Message], reason: DeathReason) -> None:
+                nonlocal forwarded
+                forwarded += len(messages)
+                forward(messages, reason)
 
-            monkeypatch.setattr(queues, "bury", counting)
+            monkeypatch.setattr(dead_letters, "forward", counting)
             client.send(1, BasicNack(delivery_tag=count, multiple=True, requeue=False))
             most, before = 0, 0
-            while buried < count:
-                most, before = max(most, buried - before), buried
+            while forwarded < count:
+                most, before = max(most, forwarded - before), forwarded
                 await asyncio.sleep(0)
             assert 0 < most <= GIVEN_UP_AT_A_TIME
             assert await waiting(client, "letters") == count

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from millpond.base.fields import Table
-from millpond.engine.queues import dead_letters
+from millpond.engine.queues.dead_letters import RETRY_PAUSE_S
 from millpond.wire.amqp.events import ContentReceived, Event
 from millpond.wire.amqp.methods import (
     BasicAck,
@@ -276,7 +276,7 @@ def test_a_letter_that_must_arrive_waits_for_its_queue() -> None:
             await reject_one(client)
             assert await waiting(client) == 0
             await client.ask(1, QueueDeclare(queue="letters", durable=True))
-            await asyncio.sleep(dead_letters._AGAIN_S + 1)
+            await asyncio.sleep(RETRY_PAUSE_S + 1)
             assert await waiting(client, "letters") == 1
 
     async def after() -> None:

@@ -68,7 +68,9 @@ def test_a_batch_of_very_many_messages_is_read_piece_by_piece(
                 many = [(LoopClock.EPOCH_MS, None, value, ()) for value in values]
                 amqp.broker.engine.partitions.append("q", 0, build_batch(many, compression=codec))
             if kind == "classic":
-                assert [*hosted(amqp.frontend)._lanes[0]._read_window(50)] == [*range(50, 60)]
+                assert [*hosted(amqp.frontend)._lanes[0].reader._read_window(50)] == [
+                    *range(50, 60)
+                ]
             await client.ask(1, BasicQos(prefetch_count=500))
             start: Table = {"x-stream-offset": "first"} if kind == "stream" else {}
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t", arguments=start))
@@ -95,7 +97,7 @@ def test_small_batches_that_grow_are_not_unpacked_all_at_once(
                 data = build_batch(grows, compression=Compression.ZSTD)
                 amqp.broker.engine.partitions.append("q", 0, data, internal=True)
             if kind == "classic":
-                window = hosted(amqp.frontend)._lanes[0]._read_window(5)
+                window = hosted(amqp.frontend)._lanes[0].reader._read_window(5)
                 assert [*window] == [5, 6]
             await client.ask(1, BasicQos(prefetch_count=500))
             start: Table = {"x-stream-offset": "first"} if kind == "stream" else {}

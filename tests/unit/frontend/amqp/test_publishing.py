@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from millpond.base.fields import Table
-from millpond.frontend.amqp.envelope import changed
+from millpond.frontend.amqp.codec import changed
 from millpond.frontend.amqp.publishing import QUEUES_A_STEP
 from millpond.wire.amqp.events import ContentReceived, MethodReceived
 from millpond.wire.amqp.methods import (

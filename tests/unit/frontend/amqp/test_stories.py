@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from millpond.engine.queues.hosted import queue_log, recent_messages, turn
+from millpond.engine.queues.hosted import log_reader, recent_messages, turn
 from millpond.rabbit.commands import Store
 from millpond.rabbit.records import Policy
 from millpond.wire.amqp.events import (
@@ -169,7 +169,7 @@ def test_a_log_is_not_cut_before_what_was_handed_out_has_left(
 ) -> None:
     monkeypatch.setattr(turn, "_CUT_OFFSETS", 100)
     monkeypatch.setattr(recent_messages, "_BYTES_MAX", 0)
-    monkeypatch.setattr(queue_log, "_READ_BYTES", 1)
+    monkeypatch.setattr(log_reader, "_READ_BYTES", 1)
 
     async def story() -> None:
         async with memory_amqp() as amqp:

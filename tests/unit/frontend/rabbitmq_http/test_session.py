@@ -18,7 +18,7 @@ from millpond.engine.limits.request_memory import RequestMemory
 from millpond.engine.node.node import Node
 from millpond.engine.queues.queues import Queues
 from millpond.engine.runtime.turns import LONG_NS, Speaker, Turns
-from millpond.frontend.amqp.envelope import AmqpEnvelope
+from millpond.frontend.amqp.codec import AmqpCodec
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.rabbitmq_http.context import ListenerInfo
 from millpond.frontend.rabbitmq_http.frontend import Management
@@ -84,7 +84,7 @@ async def served(
         )
         await engine.start()
         await engine.advertise([BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=9)])
-        queues = Queues(engine, AmqpEnvelope())
+        queues = Queues(engine, AmqpCodec())
         await queues.start()
         frontend = AmqpFrontend(engine, queues)
         frontend.start()

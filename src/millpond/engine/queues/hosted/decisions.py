@@ -103,7 +103,8 @@ class Decisions:
 
     def _meta(self, lane: int, offset: int) -> Meta:
         try:
-            return self._store.looked_at(lane, offset).meta
+            message = self._store.looked_at(lane, offset)
+            return Meta(len(message.body), message.received_ms, message.ttl_ms)
         except MessageLost:
             # It does not expire: it is dropped as lost, in the next turn or when it is delivered.
             return Meta(0, NEVER_MS)

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from millpond.base.errors import MillpondError
-from millpond.engine.queues.queue_handle import Taken, when_all
-from millpond.queue.message import Message
+from millpond.engine.forwarding.kept import Taken, when_all
+from millpond.message.hub import Message
 
 
 class _HeldBack(NamedTuple):

@@ -97,7 +97,7 @@ class Handouts:
         waiting, count = self._waiting, 0
         while count < len(waiting):
             one = waiting[count]
-            if not self._lanes[one.lane].is_covered(one.next):
+            if not self._lanes[one.lane].marks.is_covered(one.next):
                 break
             count += 1
         self._waiting = waiting[count:]

@@ -32,6 +32,7 @@ from millpond.base.errors import (
 )
 from millpond.cursor.ack import Range
 from millpond.cursor.runs import Run
+from millpond.engine.forwarding.kept import Taken
 from millpond.engine.queues.dead_letters import DeadLetters
 from millpond.engine.queues.delays import DelayedMessages
 from millpond.engine.queues.hosted.decisions import Decisions
@@ -45,9 +46,9 @@ from millpond.engine.queues.hosted.queue_loading import Loading
 from millpond.engine.queues.hosted.queue_log import QueueLog
 from millpond.engine.queues.hosted.returning import Returning
 from millpond.engine.queues.hosted.turn import Surroundings, Turn
-from millpond.engine.queues.queue_handle import Counts, Got, Sink, Taken
+from millpond.engine.queues.queue_handle import Counts, Got, Sink
+from millpond.message.hub import Message
 from millpond.queue.consumers import Consumer
-from millpond.queue.message import Message
 from millpond.queue.queue_state import QueueState
 from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import DeathReason, Step
@@ -84,10 +85,11 @@ class LocalQueue:
         self._lanes = lanes
         starts = [lane.taken for lane in lanes]
         self.line = self._new_state(settings, starts)
-        self.store = MessageStore(lanes, queues.envelope, self.wake)
+        self.store = MessageStore(lanes, queues.codec, queues.read, self.wake)
         self.handouts = Handouts(self, lanes, str(queue.resource))
         self.decisions = Decisions(self.store, self.cannot_read)
-        self.outbox = Outbox(self, DeadLetters(queues, self), self._dead_letter)
+        self.dead_letters = DeadLetters(queues, self)
+        self.outbox = Outbox(self, self.store, self.dead_letters)
 
         def is_memory_low() -> bool:
             return not queues.is_recent_kept
@@ -236,11 +238,6 @@ class LocalQueue:
         """A message that was handed out."""
         return self.store.message(lane, offset)
 
-    def look(self, lane: int, offset: int) -> Message:
-        """A message in the log, whether a consumer holds it or not. Raises ``MessageLost``,
-        ``StorageFailure``."""
-        return self.store.look(lane, offset)
-
     def lose(self, lane: int, offset: int, consumer: Consumer) -> None:
         """Settle a delivered message that cannot be read: the consumer never gets its body."""
         # What others cut off is counted where that is seen.
@@ -362,16 +359,9 @@ class LocalQueue:
     async def purged(self) -> int:
         """Everything that is ready is over. How much it was. Raises ``NotLeader``."""
         await self.settled()
-        self._check_hosted()
-        return self.purge()
-
-    def _check_hosted(self) -> None:
-        """Refuse a call that waited while the queue moved to another node: its effect would not last."""
         if self.is_gone:
+            # The queue moved to another node meanwhile: what is done to it here would not last.
             raise self._lanes[0].partition.not_leader()
-
-    def purge(self) -> int:
-        """Everything that is ready is over. How much it was."""
         self.turn.take_in()
         count, step = self.line.purge()
         self.turn.follow(step)
@@ -396,7 +386,4 @@ class LocalQueue:
 
     def refuse(self, messages: Sequence[Message]) -> None:
         """There was no room for these, and they are to become dead letters."""
-        self._dead_letter(messages, DeathReason.MAX_LENGTH)
-
-    def _dead_letter(self, messages: Sequence[Message], reason: DeathReason) -> None:
-        self._queues.bury(self, messages, reason)
+        self.dead_letters.forward(messages, DeathReason.MAX_LENGTH)

@@ -10,8 +10,9 @@ from millpond.base.errors import MessageLost
 from millpond.engine.partitions.publish import Appended
 from millpond.engine.queues.hosted.queue_log import QueueLog
 from millpond.engine.queues.hosted.recent_messages import RecentMessages
+from millpond.message.codecs import MessageCodec
+from millpond.message.hub import Message
 from millpond.queue.log_facts import LogFacts
-from millpond.queue.message import Envelope, Message
 from millpond.record.builder import build_batch
 from millpond.record.records import Record
 
@@ -24,11 +25,16 @@ class MessageStore:
     """One queue's messages."""
 
     def __init__(
-        self, lanes: Sequence[QueueLog], envelope: Envelope, on_lost: Callable[[], None]
+        self,
+        lanes: Sequence[QueueLog],
+        codec: MessageCodec,
+        read: Callable[[Record], Message],
+        on_lost: Callable[[], None],
     ) -> None:
-        """``on_lost`` is called when a message turns out to be lost."""
+        """``read`` opens any record; ``on_lost`` is called when a message turns out to be lost."""
         self.lanes = lanes
-        self._envelope = envelope
+        self._codec = codec
+        self._read = read
         self._on_lost = on_lost
         self._recent = RecentMessages(len(lanes))
         # Those that were looked at, until they are delivered.
@@ -53,7 +59,7 @@ class MessageStore:
         if has_ttl and not self.has_ttl:
             target.write(LogFacts((), has_ttl=True))
             self.has_ttl = True
-        batch = build_batch(self._envelope.seal_all(messages))
+        batch = build_batch(self._codec.to_records(messages))
         sizes = [len(message.body) for message in messages]
         appended = target.append(batch, sizes, has_ttl=has_ttl, synced=synced)
         if kept:
@@ -62,7 +68,7 @@ class MessageStore:
 
     def append_plain(self, lane: int, messages: Sequence[Message], *, synced: bool) -> Appended:
         """Write messages of a stream, which has no sizes, ages or deliveries to remember."""
-        batch = build_batch(self._envelope.seal_all(messages))
+        batch = build_batch(self._codec.to_records(messages))
         return self.lanes[lane].append(batch, (), has_ttl=False, synced=synced)
 
     def coming(self) -> list[int]:
@@ -85,7 +91,7 @@ class MessageStore:
     def look(self, lane: int, offset: int) -> Message:
         """A message in the log. Raises ``MessageLost``, ``StorageFailure``."""
         recent = self._recent.look(lane, offset) or self._opened.get((lane, offset))
-        return recent or self._envelope.open(self.record(lane, offset))
+        return recent or self._read(self.record(lane, offset))
 
     def looked_at(self, lane: int, offset: int) -> Message:
         """As ``look``; the message stays opened, since it is likely to be delivered soon."""
@@ -111,7 +117,7 @@ class MessageStore:
     def record(self, lane: int, offset: int) -> Record:
         """A record of the log. Raises ``MessageLost``, ``StorageFailure``."""
         try:
-            return self.lanes[lane].record(offset)
+            return self.lanes[lane].reader.record(offset)
         except MessageLost:
             self._on_lost()
             raise
@@ -125,7 +131,7 @@ class MessageStore:
             except MessageLost:
                 due.append(0)
             else:
-                due.append(message.received_ms + self._envelope.delay_ms(message))
+                due.append(message.received_ms + message.delay_ms)
         return due
 
     # --- memory --------------------------------------------------------------------------------------
@@ -144,7 +150,7 @@ class MessageStore:
         """Memory runs low: messages are read from the log again when they are wanted."""
         self.clear()
         for lane in self.lanes:
-            lane.forget_window()
+            lane.reader.forget_window()
 
     def clear(self) -> None:
         """Keep no message in memory."""

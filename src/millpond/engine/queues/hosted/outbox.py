@@ -5,24 +5,21 @@ once*, when it has arrived (``dead_letters.py``). What is too much for one turn,
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from millpond.base.errors import MessageLost, StorageFailure
 from millpond.cursor.runs import Run, State
 from millpond.engine.queues.dead_letters import AT_LEAST_ONCE, DeadLetters
-from millpond.queue.message import Message
-from millpond.queue.steps import GIVEN_UP_AT_A_TIME, DeadLetter, DeathReason
+from millpond.engine.queues.hosted.message_store import MessageStore
+from millpond.message.hub import Message
+from millpond.queue.steps import GIVEN_UP_AT_A_TIME, DeadLetter
 
 _LETTERS_AT_A_TIME = 256
 
 
 class Source(Protocol):
     """The queue whose messages become dead letters."""
-
-    def look(self, lane: int, offset: int) -> Message:
-        """Raises ``MessageLost``, ``StorageFailure``."""
-        ...
 
     def note_over(self, lane: int, run: Run) -> None:
         """The dead letters of these messages were sent: now the log may say that they are over."""
@@ -38,16 +35,10 @@ class Source(Protocol):
 class Outbox:
     """Dead letters that were decided and are not sent."""
 
-    def __init__(
-        self,
-        source: Source,
-        certain: DeadLetters,
-        send: Callable[[Sequence[Message], DeathReason], None],
-    ) -> None:
-        """``certain`` sends those that must arrive, ``send`` all others."""
+    def __init__(self, source: Source, store: MessageStore, dead_letters: DeadLetters) -> None:
         self._source = source
-        self._certain = certain
-        self._send = send
+        self._store = store
+        self._dead_letters = dead_letters
         # Those that wait for a turn, because they are many or cannot be read now.
         self._waiting: deque[DeadLetter] = deque()
 
@@ -58,14 +49,14 @@ class Outbox:
     @property
     def is_empty(self) -> bool:
         """Whether every dead letter was sent, or has arrived if it must."""
-        return not self._waiting and not self._certain
+        return not self._waiting and not self._dead_letters
 
     def take(self, letters: Sequence[DeadLetter], strategy: str) -> set[tuple[int, int]]:
         """Send dead letters. Return lane and first offset of those whose fact is not to be written yet."""
         if not letters:
             return set()
         if strategy == AT_LEAST_ONCE:
-            self._certain.take(letters)
+            self._dead_letters.take(letters)
         elif self._waiting or sum(one.next - one.first for one in letters) > GIVEN_UP_AT_A_TIME:
             # Other queues are to have their turns between.
             self._waiting += _in_parts(letters)
@@ -87,10 +78,10 @@ class Outbox:
     def lowest(self, lane: int) -> int:
         """The lowest offset whose message is still needed; above every offset if there is none."""
         waiting = [one.first for one in self._waiting if one.lane == lane]
-        return min([*waiting, self._certain.keeps(lane)])
+        return min([*waiting, self._dead_letters.keeps(lane)])
 
     def close(self) -> None:
-        self._certain.close()
+        self._dead_letters.close()
         self._waiting.clear()
 
     def _sent(self, letter: DeadLetter) -> bool:
@@ -112,15 +103,15 @@ class Outbox:
         messages, lost = list[Message](), list[tuple[int, MessageLost]]()
         for offset in range(first, next_):
             try:
-                messages.append(self._source.look(lane, offset))
+                messages.append(self._store.look(lane, offset))
             except MessageLost as error:
                 lost.append((offset, error))
             except StorageFailure as error:
                 self._source.cannot_read(error)
                 return False
         for offset, why in lost:
-            self._source.count_lost(1, f"offset {offset} was to become a letter: {why}")
-        self._send(messages, reason)
+            self._source.count_lost(1, f"offset {offset} was to become a dead letter: {why}")
+        self._dead_letters.forward(messages, reason)
         return True
 
 

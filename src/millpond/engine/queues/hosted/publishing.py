@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
+from millpond.engine.forwarding.kept import Taken
 from millpond.engine.partitions.publish import Appended
 from millpond.engine.queues.hosted.decisions import Decisions
 from millpond.engine.queues.hosted.message_store import MessageStore
 from millpond.engine.queues.hosted.turn import Turn
-from millpond.engine.queues.queue_handle import Taken
-from millpond.queue.message import Message
+from millpond.message.hub import Message
 from millpond.queue.queue_state import DROP_HEAD, QueueState
 
 

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
-from millpond.queue.message import Message
+from millpond.message.hub import Message
 
 _BYTES_MAX = 4 * 1024 * 1024
 # What a message costs besides its body.

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from millpond.base import limits
 from millpond.base.errors import InvalidRequest, MessageLost, MillpondError
 from millpond.base.ids import NodeId
+from millpond.engine.forwarding.kept import when_all
 from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.peer_requests import CollectEvents, SendQueueRequests
-from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle, when_all
+from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle
 from millpond.engine.queues.remote.host_route import Relay
 from millpond.engine.queues.remote.queue_messages import (
     DELETED,
@@ -39,9 +40,9 @@ from millpond.engine.queues.remote.queue_messages import (
     Refused,
     Wish,
 )
+from millpond.message.hub import Message
 from millpond.metadata.image import Image
 from millpond.queue.consumers import Consumer
-from millpond.queue.message import Message
 from millpond.queue.steps import Handout
 
 if TYPE_CHECKING:

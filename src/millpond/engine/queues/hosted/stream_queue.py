@@ -24,8 +24,8 @@ from millpond.engine.queues.hosted.publishing import Publishing
 from millpond.engine.queues.hosted.queue_log import QueueLog
 from millpond.engine.queues.hosted.turn import Surroundings, Turn
 from millpond.engine.queues.queue_handle import Counts, Got, Sink
+from millpond.message.hub import Message
 from millpond.queue.consumers import Consumer
-from millpond.queue.message import Message
 from millpond.queue.queue_state import QueueState
 from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import Step
@@ -64,7 +64,7 @@ class _Reader:
 
     @property
     def has_more(self) -> bool:
-        return bool(self._records) or self.position < self._log.stable_offset
+        return bool(self._records) or self.position < self._log.reader.stable_offset
 
     def begin(self) -> None:
         """Find the position. Raises ``StorageFailure``: then it is found when something is taken."""
@@ -84,7 +84,7 @@ class _Reader:
         """
         self.begin()
         if not self._records and self.has_more:
-            records, self.position = self._log.chunk(self.position)
+            records, self.position = self._log.reader.chunk(self.position)
             self._records = [record for record in reversed(records) if self._wants(record)]
         taken = self._records[-count:]
         del self._records[-count:]
@@ -125,7 +125,7 @@ class _StreamTurn(Turn):
         self._repeated.clear()
         for number, lane in enumerate(self._lanes):
             lane.forget_own()
-            if lane.damaged:
+            if lane.reader.damaged:
                 self._count_damaged(number, lane)
 
     def follow(self, step: Step) -> None:
@@ -157,7 +157,7 @@ class _StreamTurn(Turn):
 
     def _count_damaged(self, number: int, lane: QueueLog) -> None:
         """Once, whichever consumer reads it."""
-        damaged, lane.damaged = lane.damaged, []
+        damaged, lane.reader.damaged = lane.reader.damaged, []
         for first, next_ in damaged:
             if (number, next_) not in self._counted:
                 self._counted.add((number, next_))
@@ -282,9 +282,9 @@ class StreamQueue(LocalQueue):
     def message(self, lane: int, offset: int) -> Message:
         """With its offset among its headers."""
         record = self._kept.get((lane, offset)) or self.store.record(lane, offset)
-        found = self._queues.envelope.open(record)
+        found = self._queues.read(record)
         headers = {**found.headers, OFFSET_HEADER: Long(offset)}
-        return self._queues.envelope.with_headers(found, headers=headers, now_ms=found.received_ms)
+        return self._queues.codec.with_headers(found, headers=headers, now_ms=found.received_ms)
 
     def settle(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
         """There is room for more."""
@@ -302,7 +302,9 @@ class StreamQueue(LocalQueue):
 
     async def glance(self) -> Counts:
         """What can be read counts as ready, as in RabbitMQ's lists; nobody takes it away."""
-        length = sum(lane.stable_offset - lane.partition.log.start_offset for lane in self._lanes)
+        length = sum(
+            lane.reader.stable_offset - lane.partition.log.start_offset for lane in self._lanes
+        )
         return self._counts()._replace(ready=length)
 
     async def purged(self) -> int:
@@ -320,18 +322,18 @@ class StreamQueue(LocalQueue):
 
 
 def _position(lane: QueueLog, start: Start) -> int:
-    first, stable = lane.partition.log.start_offset, lane.stable_offset
+    first, stable = lane.partition.log.start_offset, lane.reader.stable_offset
     match start:
         case First():
             return first
         case Last():
-            return lane.last_batch()
+            return lane.reader.last_batch()
         case Next():
             return stable
         case At(offset=offset):
             return min(max(first, offset), stable)
         case Since(time_ms=time_ms):
-            return lane.since(time_ms)
+            return lane.reader.since(time_ms)
 
 
 def _weight(record: Record) -> int:

@@ -194,7 +194,7 @@ class Turn:
         """Take in what was confirmed since, and drop what is lost."""
         for number, lane in enumerate(self._lanes):
             self._note_loss(number, lane)
-            if lane.damaged:
+            if lane.reader.damaged:
                 self._give_up_damaged(number, lane)
             try:
                 self._take_arrivals(number, lane)
@@ -223,7 +223,7 @@ class Turn:
             self._count_lost(lost, f"its topic {topic} was cut to offset {start} from outside")
 
     def _give_up_damaged(self, number: int, lane: QueueLog) -> None:
-        damaged, lane.damaged = lane.damaged, []
+        damaged, lane.reader.damaged = lane.reader.damaged, []
         lost, step = self.state.lose_unreadable(number, damaged)
         self.follow(step)
         self._count_lost(lost, f"offsets {damaged[0][0]} to {damaged[-1][1] - 1} cannot be read")
@@ -242,7 +242,7 @@ class Turn:
                 run for run in fact.delta.runs if (fact.lane, run.first) not in withheld
             ]
         for handout in step.handouts:
-            self._lanes[handout.lane].cover(handout.next)
+            self._lanes[handout.lane].marks.cover(handout.next)
             if not handout.consumer.no_ack:
                 run = Run(handout.first, handout.next, State.AVAILABLE, handout.deliveries)
                 # What was handed out and settled in one step is in ``facts`` already.

@@ -17,8 +17,8 @@ from millpond.base.fields import Long
 from millpond.cursor.ack import Range
 from millpond.engine.queues.queue_handle import Sink
 from millpond.engine.queues.remote.queue_messages import Credit, Finish, Handed, Wish
+from millpond.message.hub import Message
 from millpond.queue.consumers import Consumer
-from millpond.queue.message import Message
 from millpond.queue.steps import Handout
 from millpond.rabbit.arguments import STREAM, STREAM_OFFSET
 

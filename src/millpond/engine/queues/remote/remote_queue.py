@@ -20,8 +20,9 @@ from millpond.base.errors import (
     UnknownResource,
 )
 from millpond.cursor.ack import Range
+from millpond.engine.forwarding.kept import Taken, when_all
 from millpond.engine.queues.hosted.local_queue import LocalQueue
-from millpond.engine.queues.queue_handle import Counts, Got, Sink, Taken, when_all
+from millpond.engine.queues.queue_handle import Counts, Got, Sink
 from millpond.engine.queues.remote.queue_link import QueueLink
 from millpond.engine.queues.remote.queue_messages import (
     DELETED,
@@ -40,8 +41,8 @@ from millpond.engine.queues.remote.queue_messages import (
 )
 from millpond.engine.queues.remote.remote_consumers import Client, RemoteConsumers
 from millpond.engine.queues.remote.remote_requests import Questions, pass_on, refuse
+from millpond.message.hub import Message
 from millpond.queue.consumers import Consumer
-from millpond.queue.message import Message
 from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import Handout
 from millpond.rabbit.arguments import STREAM

@@ -45,22 +45,29 @@ def handle(context: Context, request: Request) -> Result:
 
 
 def _brokers(context: Context, *, with_fenced: bool) -> list[DescribeClusterBroker]:
-    """Those that clients of this listener can reach; fenced ones only for who asks (KIP-1073)."""
+    """Those that clients of this listener can reach; fenced ones only if they are asked for (KIP-1073).
+
+    The active controller adds why each of them is fenced, in tagged fields that Kafka's clients skip.
+    """
     found = []
+    fencings = context.engine.admin.fencings() if with_fenced else {}
     for broker in context.engine.metadata.image.brokers.values():
         point = endpoint_of(context, broker.broker_id) if not broker.fenced else None
         if point is None and with_fenced:
             point = next((one for one in broker.end_points if one.name == context.listener), None)
         if point is not None:
-            found.append(
-                DescribeClusterBroker(
-                    broker_id=broker.broker_id,
-                    host=point.host,
-                    port=point.port,
-                    rack=broker.rack,
-                    is_fenced=broker.fenced,
-                )
+            item = DescribeClusterBroker(
+                broker_id=broker.broker_id,
+                host=point.host,
+                port=point.port,
+                rack=broker.rack,
+                is_fenced=broker.fenced,
             )
+            fencing = fencings.get(broker.broker_id)
+            if broker.fenced and fencing is not None:
+                item.fence_reason = fencing.reason
+                item.fenced_ms, item.silent_ms = fencing.fenced_ms, fencing.silent_ms
+            found.append(item)
     return found
 
 

@@ -1,9 +1,9 @@
 """ListTransactions: transactional ids, by state, producer, age or name (KIP-664, KIP-994, KIP-1152)."""
 
 from millpond.base.errors import InvalidPattern
+from millpond.base.patterns import matcher
 from millpond.engine.api.transactions import Status
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
-from millpond.group.pattern import matcher
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.list_transactions import (

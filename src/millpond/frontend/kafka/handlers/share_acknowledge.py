@@ -48,9 +48,10 @@ def handle(context: Context, request: Request) -> Result:
             )
         topics.append(ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=partitions))
     if message.share_session_epoch == FINAL_EPOCH:
-        last = context.engine.share.release_member(key.group_id, key.member_id) or last
+        last = context.engine.share.delivery.release_member(key.group_id, key.member_id) or last
     answer = ShareAcknowledgeResponse(
-        acquisition_lock_timeout_ms=context.engine.share.lock_ms(key.group_id), responses=topics
+        acquisition_lock_timeout_ms=context.engine.share.delivery.lock_ms(key.group_id),
+        responses=topics,
     )
     return when_durable(last, encode(request, answer))
 

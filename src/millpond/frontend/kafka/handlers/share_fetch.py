@@ -83,7 +83,7 @@ class _ShareFetch:
         watch_connection(self._context)
         self._acknowledge()
         if message.share_session_epoch == FINAL_EPOCH:
-            released = engine.share.release_member(self._key.group_id, self._key.member_id)
+            released = engine.share.delivery.release_member(self._key.group_id, self._key.member_id)
             self._durable = released or self._durable
             return self._answer_when_durable()
         self._session.update(
@@ -135,7 +135,7 @@ class _ShareFetch:
                     answer.acknowledge_error_message = str(error)
 
     def _acquire(self) -> None:
-        message, share = self._message, self._context.engine.share
+        message, share = self._message, self._context.engine.share.delivery
         self._refused.clear()
         records_left = message.max_records
         bytes_left = min(message.max_bytes, limits.FETCH_RESPONSE_BYTES_MAX)
@@ -183,7 +183,7 @@ class _ShareFetch:
     # --- waiting -----------------------------------------------------------------------------------
 
     def _wait(self, wait_ms: int) -> None:
-        self._waiter = self._context.engine.share.wait(
+        self._waiter = self._context.engine.share.delivery.wait(
             self._key.group_id, self._session.places, wait_ms=wait_ms, done=self._on_news
         )
         if self._deferred is None:
@@ -228,7 +228,9 @@ class _ShareFetch:
         return encode(
             self._request,
             ShareFetchResponse(
-                acquisition_lock_timeout_ms=self._context.engine.share.lock_ms(self._key.group_id),
+                acquisition_lock_timeout_ms=self._context.engine.share.delivery.lock_ms(
+                    self._key.group_id
+                ),
                 responses=[
                     ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
                     for topic_id, partitions in topics.items()

@@ -15,11 +15,15 @@ from millpond.wire.kafka.primitives import (
     pack_compact_count,
     pack_compact_string,
     pack_nullable_compact_string,
+    pack_tags,
     read_compact_count,
     read_compact_string,
     read_nullable_compact_string,
+    read_tag,
+    read_uvarint,
     skip_tags,
     unencodable,
+    wrong_tag_size,
 )
 
 _b = Struct(">b")
@@ -34,6 +38,8 @@ _ob = Struct(">?b")
 _pack_ob, _unpack_ob = _ob.pack, _ob.unpack_from
 _obo = Struct(">?b?")
 _pack_obo, _unpack_obo = _obo.pack, _obo.unpack_from
+_q = Struct(">q")
+_pack_q, _unpack_q = _q.pack, _q.unpack_from
 
 
 class DescribeClusterRequest(Message):
@@ -51,7 +57,7 @@ class DescribeClusterRequest(Message):
 
 
 class DescribeClusterBroker(Message):
-    __slots__ = ("broker_id", "host", "port", "rack", "is_fenced")
+    __slots__ = ("broker_id", "host", "port", "rack", "is_fenced", "fence_reason", "fenced_ms", "silent_ms")
 
     def __init__(
         self,
@@ -60,12 +66,18 @@ class DescribeClusterBroker(Message):
         port: int = 0,
         rack: str | None = None,
         is_fenced: bool = False,
+        fence_reason: str = "",
+        fenced_ms: int = -1,
+        silent_ms: int = -1,
     ) -> None:
         self.broker_id = broker_id
         self.host = host
         self.port = port
         self.rack = rack
         self.is_fenced = is_fenced
+        self.fence_reason = fence_reason
+        self.fenced_ms = fenced_ms
+        self.silent_ms = silent_ms
 
 
 class DescribeClusterResponse(Message):
@@ -148,7 +160,23 @@ def encode_describe_cluster_response(m: DescribeClusterResponse, version: int) -
             add(pack_nullable_compact_string(m_2.rack))
             if version >= 2:
                 add(_pack_o(m_2.is_fenced))
-            add(b"\x00")
+            tags_3: list[tuple[int, bytes]] = []
+            if version >= 2 and m_2.fence_reason != "":
+                parts_4: list[BytesLike] = []
+                add_4 = parts_4.append
+                add_4(pack_compact_string(m_2.fence_reason))
+                tags_3.append((1000, b"".join(parts_4)))
+            if version >= 2 and m_2.fenced_ms != -1:
+                parts_5: list[BytesLike] = []
+                add_5 = parts_5.append
+                add_5(_pack_q(m_2.fenced_ms))
+                tags_3.append((1001, b"".join(parts_5)))
+            if version >= 2 and m_2.silent_ms != -1:
+                parts_6: list[BytesLike] = []
+                add_6 = parts_6.append
+                add_6(_pack_q(m_2.silent_ms))
+                tags_3.append((1002, b"".join(parts_6)))
+            add(pack_tags(tags_3))
         add(_pack_i(m.cluster_authorized_operations))
         add(b"\x00")
         return b"".join(parts)
@@ -184,8 +212,31 @@ def decode_describe_cluster_response(data: memoryview, version: int) -> Describe
                 p += 1
             else:
                 is_fenced_1 = False
-            p = p + 1 if data[p] == 0 else skip_tags(data, p)
-            brokers.append(DescribeClusterBroker(broker_id_1, host_1, port_1, rack_1, is_fenced_1))
+            fence_reason_1: str = ""
+            fenced_ms_1: int = -1
+            silent_ms_1: int = -1
+            if data[p] == 0:
+                p += 1
+            else:
+                tag_count_1, p = read_uvarint(data, p)
+                for _ in range(tag_count_1):
+                    tag_1, p, stop_1 = read_tag(data, p)
+                    if tag_1 == 1000 and version >= 2:
+                        fence_reason_1, p = read_compact_string(data, p)
+                        if p != stop_1:
+                            raise wrong_tag_size(tag_1, p, stop_1)
+                    elif tag_1 == 1001 and version >= 2:
+                        (fenced_ms_1,) = _unpack_q(data, p)
+                        p += 8
+                        if p != stop_1:
+                            raise wrong_tag_size(tag_1, p, stop_1)
+                    elif tag_1 == 1002 and version >= 2:
+                        (silent_ms_1,) = _unpack_q(data, p)
+                        p += 8
+                        if p != stop_1:
+                            raise wrong_tag_size(tag_1, p, stop_1)
+                    p = stop_1
+            brokers.append(DescribeClusterBroker(broker_id_1, host_1, port_1, rack_1, is_fenced_1, fence_reason_1, fenced_ms_1, silent_ms_1))
         (cluster_authorized_operations,) = _unpack_i(data, p)
         p += 4
         p = p + 1 if data[p] == 0 else skip_tags(data, p)

@@ -15,17 +15,25 @@ from millpond.wire.kafka.primitives import (
     pack_compact_count,
     pack_compact_string,
     pack_count,
+    pack_nullable_compact_string,
+    pack_nullable_string,
     pack_numbers,
     pack_string,
+    pack_tags,
     read_compact_count,
     read_compact_string,
     read_count,
     read_nullable_compact_count,
+    read_nullable_compact_string,
     read_nullable_count,
+    read_nullable_string,
     read_numbers,
     read_string,
+    read_tag,
+    read_uvarint,
     skip_tags,
     unencodable,
+    wrong_tag_size,
 )
 
 _h = Struct(">h")
@@ -64,8 +72,22 @@ class DescribeLogDirsRequest(Message):
         self.topics: list[DescribableLogDirTopic] | None = [] if topics is NOT_GIVEN else topics
 
 
+class DamagedRange(Message):
+    __slots__ = ("first_offset", "next_offset", "reason")
+
+    def __init__(
+        self,
+        first_offset: int = 0,
+        next_offset: int = 0,
+        reason: str = "",
+    ) -> None:
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        self.reason = reason
+
+
 class DescribeLogDirsPartition(Message):
-    __slots__ = ("partition_index", "partition_size", "offset_lag", "is_future_key")
+    __slots__ = ("partition_index", "partition_size", "offset_lag", "is_future_key", "damage")
 
     def __init__(
         self,
@@ -73,11 +95,13 @@ class DescribeLogDirsPartition(Message):
         partition_size: int = 0,
         offset_lag: int = 0,
         is_future_key: bool = False,
+        damage: list[DamagedRange] = NOT_GIVEN,
     ) -> None:
         self.partition_index = partition_index
         self.partition_size = partition_size
         self.offset_lag = offset_lag
         self.is_future_key = is_future_key
+        self.damage: list[DamagedRange] = [] if damage is NOT_GIVEN else damage
 
 
 class DescribeLogDirsTopic(Message):
@@ -93,7 +117,7 @@ class DescribeLogDirsTopic(Message):
 
 
 class DescribeLogDirsResult(Message):
-    __slots__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "is_cordoned")
+    __slots__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "is_cordoned", "failure")
 
     def __init__(
         self,
@@ -103,6 +127,7 @@ class DescribeLogDirsResult(Message):
         total_bytes: int = -1,
         usable_bytes: int = -1,
         is_cordoned: bool = False,
+        failure: str | None = None,
     ) -> None:
         self.error_code = error_code
         self.log_dir = log_dir
@@ -110,6 +135,7 @@ class DescribeLogDirsResult(Message):
         self.total_bytes = total_bytes
         self.usable_bytes = usable_bytes
         self.is_cordoned = is_cordoned
+        self.failure = failure
 
 
 class DescribeLogDirsResponse(Message):
@@ -183,6 +209,7 @@ def encode_describe_log_dirs_response(m: DescribeLogDirsResponse, version: int) 
     try:
         flexible = version >= 2
         count_ = pack_compact_count if flexible else pack_count
+        nullable_string_ = pack_nullable_compact_string if flexible else pack_nullable_string
         string_ = pack_compact_string if flexible else pack_string
         parts: list[BytesLike] = []
         add = parts.append
@@ -204,7 +231,18 @@ def encode_describe_log_dirs_response(m: DescribeLogDirsResponse, version: int) 
                 for m_6 in values_5:
                     add(_pack_iqqo(m_6.partition_index, m_6.partition_size, m_6.offset_lag, m_6.is_future_key))
                     if flexible:
-                        add(b"\x00")
+                        tags_7: list[tuple[int, bytes]] = []
+                        if version >= 2 and m_6.damage:
+                            parts_8: list[BytesLike] = []
+                            add_8 = parts_8.append
+                            values_9 = m_6.damage
+                            add_8(count_(len(values_9)))
+                            for m_10 in values_9:
+                                add_8(_pack_qq(m_10.first_offset, m_10.next_offset))
+                                add_8(string_(m_10.reason))
+                                add_8(b"\x00")
+                            tags_7.append((1000, b"".join(parts_8)))
+                        add(pack_tags(tags_7))
                 if flexible:
                     add(b"\x00")
             if version >= 5:
@@ -212,7 +250,13 @@ def encode_describe_log_dirs_response(m: DescribeLogDirsResponse, version: int) 
             elif version >= 4:
                 add(_pack_qq(m_2.total_bytes, m_2.usable_bytes))
             if flexible:
-                add(b"\x00")
+                tags_11: list[tuple[int, bytes]] = []
+                if version >= 2 and m_2.failure is not None:
+                    parts_12: list[BytesLike] = []
+                    add_12 = parts_12.append
+                    add_12(nullable_string_(m_2.failure))
+                    tags_11.append((1000, b"".join(parts_12)))
+                add(pack_tags(tags_11))
         if flexible:
             add(b"\x00")
         return b"".join(parts)
@@ -224,6 +268,7 @@ def decode_describe_log_dirs_response(data: memoryview, version: int) -> Describ
     try:
         flexible = version >= 2
         count_ = read_compact_count if flexible else read_count
+        nullable_string_ = read_nullable_compact_string if flexible else read_nullable_string
         string_ = read_compact_string if flexible else read_string
         p = 0
         if version >= 3:
@@ -248,9 +293,27 @@ def decode_describe_log_dirs_response(data: memoryview, version: int) -> Describ
                 for _ in range(count):
                     partition_index_3, partition_size_3, offset_lag_3, is_future_key_3 = _unpack_iqqo(data, p)
                     p += 21
+                    damage_3: list[DamagedRange] = []
                     if flexible:
-                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
-                    partitions_2.append(DescribeLogDirsPartition(partition_index_3, partition_size_3, offset_lag_3, is_future_key_3))
+                        if data[p] == 0:
+                            p += 1
+                        else:
+                            tag_count_3, p = read_uvarint(data, p)
+                            for _ in range(tag_count_3):
+                                tag_3, p, stop_3 = read_tag(data, p)
+                                if tag_3 == 1000 and version >= 2:
+                                    count, p = count_(data, p, 18)
+                                    damage_3 = []
+                                    for _ in range(count):
+                                        first_offset_4, next_offset_4 = _unpack_qq(data, p)
+                                        p += 16
+                                        reason_4, p = string_(data, p)
+                                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                                        damage_3.append(DamagedRange(first_offset_4, next_offset_4, reason_4))
+                                    if p != stop_3:
+                                        raise wrong_tag_size(tag_3, p, stop_3)
+                                p = stop_3
+                    partitions_2.append(DescribeLogDirsPartition(partition_index_3, partition_size_3, offset_lag_3, is_future_key_3, damage_3))
                 if flexible:
                     p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topics_1.append(DescribeLogDirsTopic(name_2, partitions_2))
@@ -265,9 +328,20 @@ def decode_describe_log_dirs_response(data: memoryview, version: int) -> Describ
                 total_bytes_1 = -1
                 usable_bytes_1 = -1
                 is_cordoned_1 = False
+            failure_1: str | None = None
             if flexible:
-                p = p + 1 if data[p] == 0 else skip_tags(data, p)
-            results.append(DescribeLogDirsResult(error_code_1, log_dir_1, topics_1, total_bytes_1, usable_bytes_1, is_cordoned_1))
+                if data[p] == 0:
+                    p += 1
+                else:
+                    tag_count_1, p = read_uvarint(data, p)
+                    for _ in range(tag_count_1):
+                        tag_1, p, stop_1 = read_tag(data, p)
+                        if tag_1 == 1000 and version >= 2:
+                            failure_1, p = nullable_string_(data, p)
+                            if p != stop_1:
+                                raise wrong_tag_size(tag_1, p, stop_1)
+                        p = stop_1
+            results.append(DescribeLogDirsResult(error_code_1, log_dir_1, topics_1, total_bytes_1, usable_bytes_1, is_cordoned_1, failure_1))
         if flexible:
             p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeLogDirsResponse(throttle_time_ms, error_code, results)

@@ -5,13 +5,15 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.frontend.amqp.envelope import RESERVED, AmqpEnvelope, message_of
+from millpond.frontend.amqp.codec import AMQP, RESERVED, AmqpCodec, message_of
+from millpond.message.codecs import Codecs
 from millpond.record.builder import build_batch
 from millpond.record.records import Record, decode_batch
 from millpond.wire.amqp.content import DeliveryWriter
 from millpond.wire.amqp.properties import Properties, decode_properties, encode_properties
 from tests.property.wire.amqp.made import properties, tables
 
+READ = Codecs([AmqpCodec()]).reader(AMQP)
 NOW_MS = 1_700_000_000_123
 
 short = st.text(max_size=60)
@@ -31,8 +33,8 @@ def test_amqp_gets_back_what_amqp_gave(
 ) -> None:
     block = encode_properties(said)
     message = message_of(exchange, key, block, said, body, received_ms=NOW_MS)
-    envelope = AmqpEnvelope()
-    assert envelope.open(_through_a_log(envelope.seal(message))) == message
+    codec = AmqpCodec()
+    assert codec.from_record(_through_a_log(codec.to_record(message))) == message
 
 
 @given(
@@ -42,7 +44,7 @@ def test_amqp_gets_back_what_amqp_gave(
     said=st.lists(properties, min_size=1, max_size=3),
     choice=st.randoms(use_true_random=False),
 )
-def test_messages_sealed_together_are_what_they_are_alone(
+def test_records_of_messages_that_came_together_are_what_they_are_alone(
     places: list[tuple[str, str]], said: list[Properties], choice: Random
 ) -> None:
     messages = []
@@ -50,11 +52,11 @@ def test_messages_sealed_together_are_what_they_are_alone(
         one = choice.choice(said)
         block, body = encode_properties(one), b"%d" % number
         messages.append(message_of(exchange, key, block, one, body, received_ms=NOW_MS + number))
-    envelope = AmqpEnvelope()
-    together = decode_batch(build_batch(envelope.seal_all(messages)))
-    assert [envelope.open(record) for record in together] == messages
-    alone = [envelope.seal(message) for message in messages]
-    assert build_batch(envelope.seal_all(messages)) == build_batch(alone)
+    codec = AmqpCodec()
+    together = decode_batch(build_batch(codec.to_records(messages)))
+    assert [codec.from_record(record) for record in together] == messages
+    alone = [codec.to_record(message) for message in messages]
+    assert build_batch(codec.to_records(messages)) == build_batch(alone)
 
 
 @given(headers=tables, time_s=st.none() | st.integers(0, 2**40))
@@ -64,7 +66,7 @@ def test_kafka_reads_headers_key_body_and_time(
     said = Properties(headers=headers, timestamp=time_s)  # type: ignore[arg-type]
     block = encode_properties(said)
     message = message_of("x", "key", block, said, b"body", received_ms=NOW_MS)
-    record = _through_a_log(AmqpEnvelope().seal(message))
+    record = _through_a_log(AmqpCodec().to_record(message))
     assert (record.key, record.value) == (b"key", b"body")
     assert record.timestamp == (NOW_MS if time_s is None else time_s * 1000)
     readable = [name for name, _value in record.headers if not name.startswith(RESERVED)]
@@ -86,9 +88,9 @@ def test_any_record_can_be_delivered(
     headers: list[tuple[str, bytes | None]],
     time_ms: int,
 ) -> None:
-    message = AmqpEnvelope().open(Record(0, time_ms, key, value, tuple(headers)))
+    message = READ(Record(0, time_ms, key, value, tuple(headers)))
     assert message.body == (value or b"")
     decode_properties(message.properties)
     DeliveryWriter(1, "tag", 4096).write(
-        1, message.exchange, message.routing_key, message.properties, message.body
+        1, message.address, message.key, message.properties, message.body
     )

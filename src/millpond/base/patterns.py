@@ -19,13 +19,16 @@ def check(pattern: str) -> None:
 
 
 def matcher(pattern: str) -> Callable[[str], object | None]:
-    """What tells whether a text is matched as a whole: something, or None. Raises ``InvalidPattern``."""
+    """Return a function that returns None unless the pattern matches a whole text.
+
+    Raises ``InvalidPattern``.
+    """
     match: Callable[[str], object | None] = _compiled(pattern).fullmatch
     return match
 
 
 def resolve(patterns: Iterable[str], names: Iterable[str]) -> dict[str, frozenset[str]]:
-    """The names that each pattern matches as a whole; none for a pattern that is not valid."""
+    """Return the names that each pattern matches as a whole; none for an invalid pattern."""
     found: dict[str, frozenset[str]] = {}
     known = list(names)
     for pattern in patterns:
@@ -40,7 +43,7 @@ def resolve(patterns: Iterable[str], names: Iterable[str]) -> dict[str, frozense
 
 @lru_cache(maxsize=limits.GROUP_PATTERNS_CACHED_MAX)
 def _compiled(pattern: str) -> Any:
-    # Loaded when the first group needs it: most brokers never do.
+    # Imported when the first client sends a pattern: most brokers never need it.
     import re2  # type: ignore[import-untyped]
 
     if len(pattern) > limits.GROUP_PATTERN_CHARS_MAX:

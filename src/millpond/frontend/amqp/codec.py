@@ -1,50 +1,56 @@
-"""An AMQP message as a Kafka record, and any record as an AMQP message (docs/envelope.md).
+"""An AMQP message as a Kafka record, and any message as an AMQP one (docs/envelope.md).
 
 The property block is kept as it came in one reserved header and is what AMQP's consumers get again; the
-user's headers are there a second time, one for one and readable, for everybody else.
+user's headers are there a second time, one for one and readable, for all other readers.
 """
 
-import json
 from collections.abc import Sequence
-from decimal import Decimal
+from typing import Final
 
 from millpond.base.errors import MalformedData
-from millpond.base.fields import LongString, Table, Value
+from millpond.base.fields import Table
 from millpond.frontend.amqp.expirations import expiration_ms
-from millpond.queue.message import Message
-from millpond.rabbit.exchange_types import delay_ms_of
+from millpond.message.codecs import RESERVED_PREFIX
+from millpond.message.hub import Message
+from millpond.message.text import header_bytes, raw, text_of
+from millpond.rabbit.exchange_types import DELAY_HEADER, delay_ms_of
 from millpond.record.builder import NewRecord
 from millpond.record.records import Record
 from millpond.wire.amqp.properties import KINDS, Properties, decode_properties, encode_properties
 
-RESERVED = "millpond.amqp."
-PROPERTIES = f"{RESERVED}properties"
-EXCHANGE = f"{RESERVED}exchange"
-RECEIVED = f"{RESERVED}received"
+AMQP: Final = "amqp"
+RESERVED: Final = f"{RESERVED_PREFIX}{AMQP}."
+PROPERTIES: Final = f"{RESERVED}properties"
+EXCHANGE: Final = f"{RESERVED}exchange"
+RECEIVED: Final = f"{RESERVED}received"
 
 _SHORT_BYTES_MAX = 255
+# Characters that are short in any case: one has at most four bytes.
+_SURELY_SHORT = _SHORT_BYTES_MAX // 4
 _PERSISTENT = 2
 
 
-class AmqpEnvelope:
-    """Seals and opens. Keeps nothing."""
+class AmqpCodec:
+    """AMQP's messages. Keeps nothing."""
 
-    def seal(self, message: Message) -> NewRecord:
+    protocol: Final = AMQP
+
+    def to_record(self, message: Message) -> NewRecord:
         """The record that keeps a message."""
         headers: list[tuple[str, bytes | None]] = []
         for name, value in message.headers.items():
             if not name.startswith(RESERVED):
-                headers.append((name, readable(value)))
+                headers.append((name, header_bytes(value)))
         headers.append((PROPERTIES, message.properties))
-        headers.append((EXCHANGE, _raw(message.exchange)))
+        headers.append((EXCHANGE, raw(message.address)))
         time_ms = message.timestamp_ms
         if time_ms is None:
             time_ms = message.received_ms
         else:
             headers.append((RECEIVED, b"%d" % message.received_ms))
-        return time_ms, _raw(message.routing_key), message.body, headers
+        return time_ms, raw(message.key), message.body, headers
 
-    def seal_all(self, messages: Sequence[Message]) -> list[NewRecord]:
+    def to_records(self, messages: Sequence[Message]) -> list[NewRecord]:
         """The records of messages that came together; most differ in their bodies only."""
         records: list[NewRecord] = []
         exchange: str | None = None
@@ -54,44 +60,82 @@ class AmqpEnvelope:
         pairs: tuple[tuple[str, bytes], ...] = ()
         for message in messages:
             if message.headers or message.timestamp_ms is not None:
-                records.append(self.seal(message))
+                records.append(self.to_record(message))
                 continue
-            if message.properties != block or message.exchange != exchange:
-                block, exchange = message.properties, message.exchange
-                pairs = (PROPERTIES, block), (EXCHANGE, _raw(exchange))
-            if message.routing_key != key:
-                key = message.routing_key
-                raw_key = _raw(key)
+            if message.properties != block or message.address != exchange:
+                block, exchange = message.properties, message.address
+                pairs = (PROPERTIES, block), (EXCHANGE, raw(exchange))
+            if message.key != key:
+                key = message.key
+                raw_key = raw(key)
             records.append((message.received_ms, raw_key, message.body, pairs))
         return records
 
-    def open(self, record: Record) -> Message:
-        """The message that a record is, whoever wrote it."""
+    def from_record(self, record: Record) -> Message | None:
+        """The message that an AMQP publisher sent; None if the record is another protocol's."""
         pairs = record.headers
         if len(pairs) == 2 and pairs[0][0] == PROPERTIES and pairs[1][0] == EXCHANGE:
             # What most messages of AMQP's publishers have.
             reserved, block, exchange = {}, pairs[0][1], pairs[1][1] or b""
         else:
+            for name, _value in pairs:
+                if name == PROPERTIES:
+                    break
+            else:
+                return None
             reserved = {name: value for name, value in pairs if name.startswith(RESERVED)}
             block, exchange = reserved.get(PROPERTIES), reserved.get(EXCHANGE) or b""
         key = record.key or b""
         if block is None or max(len(key), len(exchange)) > _SHORT_BYTES_MAX:
-            return _foreign(record)
+            return None
         received = reserved.get(RECEIVED)
         try:
             properties = decode_properties(block)
             received_ms = record.timestamp if received is None else int(received)
         except (MalformedData, ValueError):
             # Not what an AMQP publisher's message looks like, whatever its headers are called.
-            return _foreign(record)
+            return None
         body = record.value or b""
         return message_of(
-            _text(exchange), _text(key), block, properties, body, received_ms=received_ms
+            text_of(exchange), text_of(key), block, properties, body, received_ms=received_ms
         )
 
-    def delay_ms(self, message: Message) -> int:
-        """For how long a delayed exchange keeps a message back."""
-        return delay_ms_of(message.headers)
+    def convert(self, message: Message) -> Message:
+        """A message of another protocol: names that are too long for AMQP are cut or left out."""
+        (address, key, _block, headers, body, received, time_ms, ttl, priority, lasts, delay, _) = (
+            message
+        )
+        for name in headers:
+            if len(name) > _SURELY_SHORT or name.startswith(RESERVED):
+                headers = _allowed(headers)
+                break
+        if len(address) > _SURELY_SHORT and len(raw(address)) > _SHORT_BYTES_MAX:
+            address = ""
+        if len(key) > _SURELY_SHORT:
+            key = text_of(raw(key)[:_SHORT_BYTES_MAX])
+        properties = Properties(
+            headers=headers or None,
+            delivery_mode=_PERSISTENT if lasts else None,
+            timestamp=None if time_ms is None else max(0, time_ms) // 1000,
+        )
+        if ttl is not None or priority is not None:
+            expiration = None if ttl is None else str(ttl)
+            properties = changed(properties, priority=priority, expiration=expiration)
+        block = encode_properties(properties)
+        return Message(
+            address,
+            key,
+            block,
+            headers,
+            body,
+            received,
+            time_ms,
+            ttl,
+            priority,
+            lasts,
+            delay,
+            AMQP,
+        )
 
     def chosen_by(self, message: Message) -> Table:
         return chosen_by(decode_properties(message.properties))
@@ -99,8 +143,8 @@ class AmqpEnvelope:
     def with_headers(self, message: Message, *, headers: Table, now_ms: int) -> Message:
         properties = changed(decode_properties(message.properties), headers=headers)
         return message_of(
-            message.exchange,
-            message.routing_key,
+            message.address,
+            message.key,
             encode_properties(properties),
             properties,
             message.body,
@@ -108,15 +152,13 @@ class AmqpEnvelope:
         )
 
     def readdressed(
-        self, message: Message, *, exchange: str, routing_key: str, headers: Table, now_ms: int
+        self, message: Message, *, address: str, key: str, headers: Table, now_ms: int
     ) -> Message:
         properties = changed(
             decode_properties(message.properties), headers=headers, expiration=None
         )
         block = encode_properties(properties)
-        return message_of(
-            exchange, routing_key, block, properties, message.body, received_ms=now_ms
-        )
+        return message_of(address, key, block, properties, message.body, received_ms=now_ms)
 
 
 def message_of(
@@ -129,18 +171,20 @@ def message_of(
     received_ms: int,
 ) -> Message:
     """A message with what queues must know of its properties."""
-    timestamp = properties.timestamp
+    timestamp, headers = properties.timestamp, properties.headers
     return Message(
         exchange,
         routing_key,
         block,
-        properties.headers or {},
+        headers or {},
         body,
         received_ms,
         None if timestamp is None else _time_ms(timestamp),
         expiration_ms(properties.expiration),
         properties.priority,
         properties.delivery_mode == _PERSISTENT,
+        delay_ms_of(headers) if headers and DELAY_HEADER in headers else 0,
+        AMQP,
     )
 
 
@@ -159,65 +203,15 @@ def changed(properties: Properties, **changes: object) -> Properties:
     return Properties(**values)
 
 
-def readable(value: Value) -> bytes | None:
-    """A header's value as Kafka's clients see it: text as it is, anything with structure as JSON."""
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return _raw(value)
-    if isinstance(value, bytes):
-        return bytes(value)
-    if isinstance(value, bool):
-        return b"true" if value else b"false"
-    if isinstance(value, (int, float, Decimal)):
-        return str(value).encode()
-    return json.dumps(value, default=_shown, ensure_ascii=False, sort_keys=True).encode(
-        "utf-8", "surrogateescape"
-    )
-
-
-def _shown(value: object) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def _foreign(record: Record) -> Message:
-    """A record that no AMQP publisher wrote: headers are strings, and it is persistent, as records are."""
-    headers: Table = {}
-    for name, value in record.headers:
-        if not name.startswith(RESERVED) and len(_raw(name)) <= _SHORT_BYTES_MAX:
-            headers[name] = None if value is None else _string(value)
-    properties = Properties(
-        headers=headers or None,
-        delivery_mode=2,
-        timestamp=max(0, record.timestamp) // 1000,
-    )
-    key = (record.key or b"")[:_SHORT_BYTES_MAX]
-    return Message(
-        "",
-        _text(key),
-        encode_properties(properties),
-        headers,
-        record.value or b"",
-        record.timestamp,
-        record.timestamp,
-    )
-
-
-def _string(value: bytes) -> Value:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return LongString(value)
+def _allowed(headers: Table) -> Table:
+    """Headers whose names AMQP can carry and does not use itself."""
+    return {
+        name: value
+        for name, value in headers.items()
+        if not name.startswith(RESERVED) and len(raw(name)) <= _SHORT_BYTES_MAX
+    }
 
 
 def _time_ms(seconds: int) -> int:
     """AMQP's times are seconds in 64 bits, and a record's are milliseconds in 63."""
     return min(seconds, (2**63 - 1) // 1000) * 1000
-
-
-def _raw(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
