@@ -32,7 +32,7 @@ from millpond.engine.queues.hosted.remote_clients import RemoteClients
 from millpond.engine.queues.hosted.retries import Retries
 from millpond.engine.queues.hosted.stream_queue import StreamQueue
 from millpond.engine.queues.peer_requests import PassReply
-from millpond.engine.queues.queue_controller import QueueController, check_led_together, lives_in
+from millpond.engine.queues.queue_controller import QueueController
 from millpond.engine.queues.queue_handle import QueueHandle
 from millpond.engine.queues.remote.queue_link import QueueLink
 from millpond.engine.queues.remote.remote_queue import RemoteQueue
@@ -53,6 +53,7 @@ from millpond.rabbit.commands import (
     Principal,
     StoreAll,
 )
+from millpond.rabbit.controller import check_led_together, incarnations_in
 from millpond.rabbit.declare import decide
 from millpond.rabbit.family import DECLARATIONS
 from millpond.rabbit.records import (
@@ -210,7 +211,7 @@ class Queues:
             for far in tuple(self._elsewhere.values()):
                 far.look_for_host()
         if before.brokers is not after.brokers:
-            lives = set(lives_in(after))
+            lives = set(incarnations_in(after))
             self.guests.on_change(after, lives.__contains__)
         self._controller.on_change(before, after)
 
