@@ -11,6 +11,7 @@ from millpond.wire.amqp.methods import BasicPublish
 from millpond.wire.amqp.order import Offer
 from millpond.wire.amqp.properties import Properties, decode_properties, encode_properties
 from millpond.wire.amqp.server import ServerConnection
+from millpond.wire.shape import received
 
 MESSAGES = 100_000
 READ_BYTES = 64 * 1024
@@ -32,9 +33,9 @@ def opened() -> ServerConnection:
 def _exchange(client: ClientConnection, server: ServerConnection) -> None:
     while True:
         to_server = b"".join(client.data_to_send())
-        server.receive_data(to_server)
+        received(server, to_server)
         to_client = b"".join(server.data_to_send())
-        client.receive_data(to_client)
+        received(client, to_client)
         if not to_server and not to_client:
             return
 
@@ -54,7 +55,7 @@ def decode(stream: bytes, *, look: bool) -> None:
     server = opened()
     count = 0
     for start in range(0, len(stream), READ_BYTES):
-        for event in server.receive_data(stream[start : start + READ_BYTES]):
+        for event in received(server, stream[start : start + READ_BYTES]):
             assert isinstance(event, Publishes)
             count += len(event.messages)
             if look:

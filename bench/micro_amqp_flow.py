@@ -44,6 +44,7 @@ from millpond.wire.amqp.methods import (
     QueueDeclare,
 )
 from millpond.wire.amqp.properties import Properties, encode_properties
+from millpond.wire.shape import received
 
 _DELIVER = b"\x00\x3c\x00\x3c"
 _ACK = b"\x00\x3c\x00\x50"
@@ -67,7 +68,7 @@ class Client:
     def writelines(self, buffers: Sequence[bytes]) -> None:
         data = b"".join(buffers)
         if not self._raw:
-            self._connection.receive_data(data)
+            received(self._connection, data)
             asyncio.get_running_loop().call_soon(self._flush)
             return
         self._heard.set()

@@ -41,6 +41,7 @@ from millpond.wire.amqp.methods import (
     QueueDeclareOk,
 )
 from millpond.wire.amqp.properties import Properties, encode_properties
+from millpond.wire.shape import received
 
 QUEUE = "turns"
 TAG = "c"
@@ -68,7 +69,7 @@ class Client:
         self._until(answer)
 
     def events(self) -> list[object]:
-        return list(self._wire.receive_data(self.socket.recv(256 * 1024)))
+        return list(received(self._wire, self.socket.recv(256 * 1024)))
 
     def _until(self, wanted: type) -> None:
         while True:

@@ -16,6 +16,7 @@ from millpond.wire.amqp.events import (
 )
 from millpond.wire.amqp.methods import BasicPublish, Method
 from millpond.wire.amqp.properties import Properties, encode_properties
+from millpond.wire.shape import received
 
 
 class AmqpClient:
@@ -68,7 +69,7 @@ class AmqpClient:
                 return None
             if not data:
                 return None
-            self._events += self.connection.receive_data(data)
+            self._events += received(self.connection, data)
             self._flush()
         return self._events.popleft()
 

@@ -5,6 +5,7 @@ from millpond.wire.amqp.events import ChannelOpened, Event, LoginOffered, OpenRe
 from millpond.wire.amqp.methods import ChannelOpenOk
 from millpond.wire.amqp.order import Offer
 from millpond.wire.amqp.server import ServerConnection
+from millpond.wire.shape import received
 
 
 class Pair:
@@ -19,9 +20,9 @@ class Pair:
     def turn(self) -> None:
         while True:
             up = b"".join(self.client.data_to_send())
-            self.at_server += self.server.receive_data(up)
+            self.at_server += received(self.server, up)
             down = b"".join(self.server.data_to_send())
-            self.at_client += self.client.receive_data(down)
+            self.at_client += received(self.client, down)
             if not up and not down:
                 return
 

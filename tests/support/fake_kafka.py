@@ -20,7 +20,7 @@ from uuid import UUID, uuid4
 from millpond.base.ids import TopicPartition
 from millpond.record import assign_offset, iter_batches, read_header
 from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
-from millpond.wire.kafka.connection import NeedData, Request, ServerConnection
+from millpond.wire.kafka.connection import Request, ServerConnection
 from millpond.wire.kafka.messages import (
     api_versions,
     create_topics,
@@ -32,6 +32,7 @@ from millpond.wire.kafka.messages import (
     metadata,
     produce,
 )
+from millpond.wire.shape import NeedData
 from tests.support.fake_producers import ProducerState
 
 
@@ -70,6 +71,8 @@ class FakeKafka:
         self.topics: dict[str, tuple[UUID, list[Partition]]] = {}
         self.requests: list[tuple[int, ApiKey, int, Any]] = []  # node, api, version, message
         self.sequences: list[tuple[int, int, int]] = []  # producer id, epoch, first sequence
+        # Throttle times in ms of the next fetches, whose responses leave out all partitions.
+        self.empty_fetches: deque[int] = deque()
         self._versions = versions or {}
         self._trouble: dict[ApiKey, deque[ErrorCode | Trouble]] = defaultdict(deque)
         self._servers: dict[int, asyncio.Server] = {}
@@ -293,6 +296,8 @@ class FakeKafka:
             state.keep(header, result.base_offset)
 
     async def _on_fetch(self, node: int, message: Any, wrong: ErrorCode) -> Any:
+        if self.empty_fetches:
+            return fetch.FetchResponse(throttle_time_ms=self.empty_fetches.popleft())
         answer, size = self._fetch_now(node, message, wrong)
         if size < message.min_bytes and not wrong:
             with contextlib.suppress(TimeoutError):

@@ -12,6 +12,7 @@ from millpond.wire.amqp.client import ClientConnection, ConnectOptions
 from millpond.wire.amqp.events import ChannelOpened, Event, OpenRequested
 from millpond.wire.amqp.methods import BasicPublish, Method
 from millpond.wire.amqp.properties import Properties, encode_properties
+from millpond.wire.shape import received
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import MemoryBroker, memory_broker
 
@@ -33,7 +34,7 @@ class AmqpMemoryClient:
     # --- the session's writer -----------------------------------------------------------------
 
     def writelines(self, buffers: Sequence[bytes]) -> None:
-        self.heard += self.connection.receive_data(b"".join(buffers))
+        self.heard += received(self.connection, b"".join(buffers))
         asyncio.get_running_loop().call_soon(self._flush)
 
     def pause_reading(self) -> None:

@@ -32,7 +32,7 @@ from millpond.record.builder import build_batch
 from millpond.record.records import Record, decode_batch
 from millpond.server.protocols import record_families
 from millpond.wire.kafka.api import ApiKey
-from millpond.wire.kafka.connection import NEED_DATA, ClientConnection, Response
+from millpond.wire.kafka.connection import ClientConnection, Response
 from millpond.wire.kafka.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -48,6 +48,7 @@ from millpond.wire.kafka.messages.produce import (
 from millpond.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from millpond.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from millpond.wire.kafka.primitives import BytesLike
+from millpond.wire.shape import NEED_DATA
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.virtual_loop import LoopClock, virtual_loop
 

@@ -15,9 +15,10 @@ from millpond.peer.proof import (
     address_text,
 )
 from millpond.wire.kafka.api import ApiKey
-from millpond.wire.kafka.connection import NEED_DATA, ClientConnection, Response
+from millpond.wire.kafka.connection import ClientConnection, Response
 from millpond.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from millpond.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
+from millpond.wire.shape import NEED_DATA
 
 TIMEOUT_S = 60.0
 

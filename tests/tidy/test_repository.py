@@ -99,3 +99,26 @@ def test_every_decision_record_is_listed() -> None:
     assert len(numbers) == len(set(numbers)), f"two decision records share a number: {records}"
     missing = [name for name in records if name not in index]
     assert not missing, f"docs/adr/README.md does not list {missing}"
+
+
+def test_every_package_has_a_page_of_its_internals() -> None:
+    packages = {path.parent.name for path in (ROOT / "src/millpond").glob("*/__init__.py")}
+    pages = {path.stem for path in (ROOT / "docs/internals").glob("*.md")} - {"README"}
+    assert pages == packages, f"docs/internals and src/millpond differ: {pages ^ packages}"
+    index = (ROOT / "docs/internals/README.md").read_text()
+    for name in sorted(packages):
+        page = (ROOT / f"docs/internals/{name}.md").read_text()
+        assert "## Duties of" in page, f"docs/internals/{name}.md names no duties"
+        assert "## Never" in page, f"docs/internals/{name}.md does not say what it never does"
+        assert f"({name}.md)" in index, f"docs/internals/README.md does not list {name}"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    link = re.compile(r"\]\(([\w./-]+\.(?:md|svg|py))(?:#[\w-]*)?\)")
+    gone = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md"]
+        for target in link.findall(page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert not gone, "links to files that are not there:\n" + "\n".join(gone)

@@ -16,23 +16,15 @@ from millpond.client import (
     BrokerRefused,
     Cluster,
     OffsetAt,
+    RawFetch,
     TopicPartition,
+    fetch_raw,
 )
-from millpond.client._connection import Connection
 from millpond.record.batch import BatchHeader, iter_batches
 from millpond.record.records import UNREADABLE, decode_batch
-from millpond.wire.kafka.api import ApiKey, ErrorCode
-from millpond.wire.kafka.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
 
 # Enough for the first batch of most producers, little enough for a thousand partitions.
 GLANCE_BYTES = 64 * 1024
-# Topics by name, which every broker since 2.7 speaks.
-_FETCH_VERSION = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,37 +175,20 @@ def _offsets(
 async def _glances(
     cluster: Cluster, positions: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Glance]:
-    async def ask(
-        connection: Connection, places: list[TopicPartition]
-    ) -> dict[TopicPartition, "Glance | BrokerRefused | None"]:
-        topics: dict[str, FetchTopic] = {}
-        for place in places:
-            topic = topics.setdefault(place.topic, FetchTopic(topic=place.topic))
-            topic.partitions.append(
-                FetchPartition(
-                    partition=place.partition,
-                    fetch_offset=positions[place],
-                    partition_max_bytes=GLANCE_BYTES,
-                )
-            )
-        request = FetchRequest(
-            max_wait_ms=0, min_bytes=0, max_bytes=1 << 30, topics=list(topics.values())
-        )
-        answer: FetchResponse = await connection.request(
-            ApiKey.FETCH, request, version=_FETCH_VERSION
-        )
-        found: dict[TopicPartition, Glance | BrokerRefused | None] = {}
-        for one in answer.responses:
-            for item in one.partitions:
-                place = TopicPartition(one.topic, item.partition_index)
-                if item.error_code != ErrorCode.NONE:
-                    found[place] = BrokerRefused(item.error_code, subject=str(place))
-                else:
-                    found[place] = look_at(memoryview(item.records or b""), positions[place])
-        return found
-
     if not positions:
         return {}
-    attempts = cluster.attempts("looking at the first unread records", None)
-    answers = await cluster.ask_leaders(positions, ask, attempts=attempts)
-    return {place: found for place, found in answers.items() if isinstance(found, Glance)}
+    answers = await fetch_raw(
+        cluster,
+        positions,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1 << 30,
+        partition_bytes=GLANCE_BYTES,
+        what="looking at the first unread records",
+    )
+    return {
+        place: glance
+        for place, found in answers.items()
+        if isinstance(found, RawFetch)
+        and (glance := look_at(found.data, positions[place])) is not None
+    }

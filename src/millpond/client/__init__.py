@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from millpond.base.ids import TopicPartition
     from millpond.client._delivery import Appended, Delivery
+    from millpond.client._fetch_loop import RawFetch
     from millpond.client._model import (
         BrokerInfo,
         ClusterInfo,
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
     from millpond.client.groups import GroupInfo, GroupMember, Groups, GroupSummary
     from millpond.client.interceptors import ConsumerInterceptor, ProducerInterceptor
     from millpond.client.producer import Producer
-    from millpond.client.raw import RawFetch, fetch_raw, produce_raw
+    from millpond.client.raw import fetch_raw, produce_raw
     from millpond.client.rebalance import RebalanceListener
     from millpond.client.records import (
         ConsumerRecord,
@@ -165,6 +166,7 @@ __all__ = [
 _MODULES = {
     "millpond.base.ids": "TopicPartition",
     "millpond.client._delivery": "Appended Delivery",
+    "millpond.client._fetch_loop": "RawFetch",
     "millpond.client._model": "BrokerInfo ClusterInfo FencingInfo PartitionInfo TopicInfo",
     "millpond.client.admin": (
         "EARLIEST LATEST MAX_TIMESTAMP Admin ConfigEntry ConfigOperation "
@@ -188,7 +190,7 @@ _MODULES = {
     "millpond.client.groups": "GroupInfo GroupMember Groups GroupSummary",
     "millpond.client.interceptors": "ConsumerInterceptor ProducerInterceptor",
     "millpond.client.producer": "Producer",
-    "millpond.client.raw": "RawFetch fetch_raw produce_raw",
+    "millpond.client.raw": "fetch_raw produce_raw",
     "millpond.client.rebalance": "RebalanceListener",
     "millpond.client.records": (
         "ConsumerRecord GroupMetadata OffsetAndMetadata OffsetAndTimestamp "

@@ -13,8 +13,9 @@ from typing import Any, cast
 from millpond.base.errors import MillpondError
 from millpond.client.errors import BrokerRefused, ConnectionLost, NoBroker
 from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
-from millpond.wire.kafka.connection import ClientConnection, NeedData
+from millpond.wire.kafka.connection import ClientConnection
 from millpond.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from millpond.wire.shape import NeedData
 
 
 class Connection(asyncio.BufferedProtocol):

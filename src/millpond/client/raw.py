@@ -4,41 +4,29 @@ For code that moves batches without decoding them (the Spark connector, the brok
 round of requests; leaders are found again when they have moved.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from uuid import UUID
 
 from millpond.base.ids import TopicPartition
 from millpond.client._admin_model import by_topic
 from millpond.client._connection import Connection
 from millpond.client._delivery import Appended
+from millpond.client._fetch_loop import FetchLimits, RawFetch, ask_leader
 from millpond.client.aio import Cluster
 from millpond.client.config import ACKS_ALL, ACKS_NONE
 from millpond.client.errors import BrokerRefused
 from millpond.record import ByteBuffer, read_header
 from millpond.wire.kafka.api import ApiKey, ErrorCode
-from millpond.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from millpond.wire.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
 
+# From this version of Produce on, topics are named by id.
 _TOPIC_IDS_FROM = 13
 _FIRST_GENERATION_MAX = 11
 _NO_ID = UUID(int=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RawFetch:
-    """A leader's response for one partition. ``data`` may end within a batch."""
-
-    partition: TopicPartition
-    data: memoryview
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: Sequence[tuple[int, int]]  # producer id, first offset
 
 
 async def fetch_raw(
@@ -51,61 +39,23 @@ async def fetch_raw(
     max_bytes: int = 50 * 1024 * 1024,
     partition_bytes: int = 1024 * 1024,
     timeout_s: float | None = None,
+    what: str = "fetching",
 ) -> dict[TopicPartition, RawFetch | BrokerRefused]:
     """Send one fetch to each leader. Checksums are not checked; ``record.check_crc`` does that."""
-    attempts = cluster.attempts("fetching", timeout_s)
+    attempts = cluster.attempts(what, timeout_s)
+    limits = FetchLimits(
+        isolation_level=isolation_level,
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        partition_bytes=partition_bytes,
+    )
 
     async def ask(
         connection: Connection, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, RawFetch | BrokerRefused]:
-        topics, names = [], {}
-        for name, numbers in by_topic(partitions).items():
-            info = await cluster.topic(name, attempts=attempts)
-            names[info.topic_id] = name
-            topics.append(
-                FetchTopic(
-                    topic=name,
-                    topic_id=info.topic_id,
-                    partitions=[
-                        FetchPartition(
-                            partition=number,
-                            fetch_offset=positions[TopicPartition(name, number)],
-                            partition_max_bytes=partition_bytes,
-                        )
-                        for number in numbers
-                    ],
-                )
-            )
-        request = FetchRequest(
-            max_wait_ms=max_wait_ms,
-            min_bytes=min_bytes,
-            max_bytes=max_bytes,
-            isolation_level=isolation_level,
-            topics=topics,
-        )
-        version = connection.version_of(
-            ApiKey.FETCH, _TOPIC_IDS_FROM - 1 if _NO_ID in names else None
-        )
-        answer = await connection.request(ApiKey.FETCH, request, version=version)
-        found: dict[TopicPartition, RawFetch | BrokerRefused] = {}
-        for topic in answer.responses:
-            for item in topic.partitions:
-                place = TopicPartition(topic.topic or names[topic.topic_id], item.partition_index)
-                if item.error_code != ErrorCode.NONE:
-                    found[place] = BrokerRefused(item.error_code, subject=str(place))
-                    continue
-                found[place] = RawFetch(
-                    partition=place,
-                    data=memoryview(item.records or b""),
-                    high_watermark=item.high_watermark,
-                    last_stable_offset=item.last_stable_offset,
-                    log_start_offset=item.log_start_offset,
-                    aborted=[
-                        (entry.producer_id, entry.first_offset)
-                        for entry in item.aborted_transactions or ()
-                    ],
-                )
-        return found
+        wanted = {place: positions[place] for place in partitions}
+        return (await ask_leader(cluster, connection, wanted, limits, attempts=attempts)).partitions
 
     return await cluster.ask_leaders(positions, ask, attempts=attempts)
 

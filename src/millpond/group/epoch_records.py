@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from millpond.base.schema import NO_TAGS, Reader, compact_numbers, string, tagged
+from millpond.base.kafka_encoding import NO_TAGS, Reader, compact_int32s, string, tagged
 from millpond.group.records import GONE, GroupRecord, Notice
 
 PartT = TypeVar("PartT")
@@ -75,14 +75,14 @@ def epoch_value(epoch: int, tagged_number: int) -> bytes:
 
 def part_value(part: bytes, numbers: Collection[int]) -> bytes:
     """Return one part of a target."""
-    return part + compact_numbers(sorted(numbers)) + NO_TAGS
+    return part + compact_int32s(sorted(numbers)) + NO_TAGS
 
 
 def dated_part_value(part: bytes, epochs: Mapping[int, int]) -> bytes:
     """Return one part of a present assignment: numbers, and the epoch of each."""
     numbers = sorted(epochs)
-    dates = compact_numbers(epochs[number] for number in numbers)
-    return part + compact_numbers(numbers) + tagged((0, dates))
+    dates = compact_int32s(epochs[number] for number in numbers)
+    return part + compact_int32s(numbers) + tagged((0, dates))
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def read_epoch(reader: Reader) -> tuple[int, int]:
 
 def read_part(reader: Reader, read: Callable[[], PartT]) -> tuple[PartT, frozenset[int]]:
     """Read one part of a target; ``read`` reads what names it."""
-    part, numbers = read(), reader.compact_array(reader.int32)
+    part, numbers = read(), reader.compact_int32s()
     reader.tagged_fields()
     return part, frozenset(numbers)
 
@@ -105,11 +105,11 @@ def read_dated_part(
     reader: Reader, read: Callable[[], PartT], epoch: int
 ) -> tuple[PartT, dict[int, int]]:
     """Read one part of a present assignment; numbers without an epoch of their own get this one."""
-    part, numbers = read(), reader.compact_array(reader.int32)
+    part, numbers = read(), reader.compact_int32s()
     data = reader.tagged_fields().get(0)
     if data is not None and data != b"\x00":
         inner = Reader(data)
-        epochs = inner.compact_array(inner.int32)
+        epochs = inner.compact_int32s()
         if len(epochs) == len(numbers):
             return part, dict(zip(numbers, epochs, strict=True))
     # Kafka before 4.3 did not write them.

@@ -20,7 +20,7 @@ from millpond.base.errors import (
     InvalidGroupId,
     UnknownMember,
 )
-from millpond.base.schema import Reader
+from millpond.base.kafka_encoding import Reader
 from millpond.group.messages import (
     Command,
     CommitOffsets,

@@ -7,7 +7,7 @@ Share groups are not among them: their members are not kept in ``__consumer_offs
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from millpond.base.schema import Reader
+from millpond.base.kafka_encoding import Reader
 from millpond.group.classic.kind import ClassicGroupKind
 from millpond.group.consumer.kind import ConsumerGroupKind
 from millpond.group.kind import GroupKind, Handler

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from millpond.base import limits
-from millpond.base.schema import Reader, compact_string, string
+from millpond.base.kafka_encoding import Reader, compact_string, string
 
 OFFSET_KEY_VERSION = 1
 OFFSET_KEY_VERSIONS = frozenset({0, 1})

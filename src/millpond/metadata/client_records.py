@@ -3,7 +3,16 @@
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from millpond.base.flexible import F64, I8, I32, Reader, put_bytes, put_string, put_tags
+from millpond.base.kafka_encoding import (
+    F64,
+    I8,
+    I32,
+    NO_TAGS,
+    Reader,
+    compact_bytes,
+    compact_string,
+    nullable_compact_string,
+)
 from millpond.base.varint import encode_unsigned
 
 # Whom a quota is for: (type, name) pairs in the order of their types; a name of None is the default for
@@ -44,40 +53,40 @@ def put_client_quota(out: bytearray, record: ClientQuotaRecord) -> None:
     """Write the fields."""
     out += encode_unsigned(len(record.entity) + 1)
     for kind, name in record.entity:
-        put_string(out, kind)
-        put_string(out, name)
-        put_tags(out, [])
-    put_string(out, record.key)
+        out += compact_string(kind)
+        out += nullable_compact_string(name)
+        out += NO_TAGS
+    out += compact_string(record.key)
     out += F64.pack(record.value or 0.0)
     out.append(record.value is None)
-    put_tags(out, [])
+    out += NO_TAGS
 
 
 def put_user_scram(out: bytearray, record: UserScramCredentialRecord) -> None:
     """Write the fields."""
-    put_string(out, record.name)
+    out += compact_string(record.name)
     out += I8.pack(record.mechanism)
-    put_bytes(out, record.salt)
-    put_bytes(out, record.stored_key)
-    put_bytes(out, record.server_key)
+    out += compact_bytes(record.salt)
+    out += compact_bytes(record.stored_key)
+    out += compact_bytes(record.server_key)
     out += I32.pack(record.iterations)
-    put_tags(out, [])
+    out += NO_TAGS
 
 
 def put_remove_user_scram(out: bytearray, record: RemoveUserScramCredentialRecord) -> None:
     """Write the fields."""
-    put_string(out, record.name)
+    out += compact_string(record.name)
     out += I8.pack(record.mechanism)
-    put_tags(out, [])
+    out += NO_TAGS
 
 
 def get_client_quota(reader: Reader, _version: int) -> ClientQuotaRecord:
     """Read the fields."""
     entity: list[tuple[str, str | None]] = []
     for _ in range(reader.unsigned() - 1):
-        entity.append((reader.string(), reader.nullable_string()))
-        reader.tags()
-    key, value, removed = reader.string(), reader.real(), reader.flag()
+        entity.append((reader.compact_string(), reader.nullable_compact_string()))
+        reader.tagged_fields()
+    key, value, removed = reader.compact_string(), reader.float64(), reader.boolean()
     return ClientQuotaRecord(
         entity=tuple(sorted(entity, key=lambda one: one[0])),
         key=key,
@@ -88,15 +97,15 @@ def get_client_quota(reader: Reader, _version: int) -> ClientQuotaRecord:
 def get_user_scram(reader: Reader, _version: int) -> UserScramCredentialRecord:
     """Read the fields."""
     return UserScramCredentialRecord(
-        name=reader.string(),
-        mechanism=reader.number(I8),
-        salt=reader.data(),
-        stored_key=reader.data(),
-        server_key=reader.data(),
-        iterations=reader.number(I32),
+        name=reader.compact_string(),
+        mechanism=reader.int8(),
+        salt=reader.compact_bytes(),
+        stored_key=reader.compact_bytes(),
+        server_key=reader.compact_bytes(),
+        iterations=reader.int32(),
     )
 
 
 def get_remove_user_scram(reader: Reader, _version: int) -> RemoveUserScramCredentialRecord:
     """Read the fields."""
-    return RemoveUserScramCredentialRecord(name=reader.string(), mechanism=reader.number(I8))
+    return RemoveUserScramCredentialRecord(name=reader.compact_string(), mechanism=reader.int8())

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from millpond.base.flexible import Reader, put_bytes, put_tags
+from millpond.base.kafka_encoding import NO_TAGS, Reader, compact_bytes
 
 if TYPE_CHECKING:
     from millpond.metadata.image import Image
@@ -97,13 +97,13 @@ NO_FAMILIES: Final = Families()
 
 def put_family_record(out: bytearray, record: FamilyRecord) -> None:
     """Write the fields of a record behind its frame."""
-    put_bytes(out, record.family.encode(record.fact))
-    put_tags(out)
+    out += compact_bytes(record.family.encode(record.fact))
+    out += NO_TAGS
 
 
 def get_family_record(family: RecordFamily[Any, Any], kind: int, reader: Reader) -> FamilyRecord:
     """Read what ``put_family_record`` wrote. Raises ``MalformedData``."""
-    return FamilyRecord(family=family, fact=family.decode(kind, reader.data()))
+    return FamilyRecord(family=family, fact=family.decode(kind, reader.compact_bytes()))
 
 
 def slices_diff(before: "Image", after: "Image") -> Iterator[FamilyRecord]:

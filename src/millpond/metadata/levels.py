@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from millpond.base.errors import UnsupportedVersion
-from millpond.base.flexible import Reader
+from millpond.base.kafka_encoding import Reader
 from millpond.metadata.families import FamilyRecord
 from millpond.metadata.records import MetadataRecord
 
@@ -67,7 +67,7 @@ def level_of(record: MetadataRecord, value: bytes) -> int:
     """Return the level that a record belongs to; ``value`` is the record encoded."""
     if isinstance(record, FamilyRecord):
         return record.family.level
-    reader = Reader(memoryview(value))
+    reader = Reader(value)
     reader.unsigned()  # the frame's version
     return LEVELS[reader.unsigned(), reader.unsigned()]
 

@@ -3,7 +3,19 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from millpond.base.flexible import I8, I16, I32, I64, U16, Reader, put_string, put_tags, put_uuids
+from millpond.base.kafka_encoding import (
+    I8,
+    I16,
+    I32,
+    I64,
+    NO_TAGS,
+    U16,
+    Reader,
+    compact_string,
+    compact_uuids,
+    nullable_compact_string,
+    tagged,
+)
 from millpond.base.varint import encode_unsigned
 
 
@@ -83,17 +95,17 @@ def put_register_broker(out: bytearray, record: RegisterBrokerRecord) -> None:
     out += I64.pack(record.broker_epoch)
     _put_end_points(out, record.end_points)
     _put_features(out, record.features)
-    put_string(out, record.rack)
+    out += nullable_compact_string(record.rack)
     out.append(record.fenced)
     out.append(record.in_controlled_shutdown)
-    put_tags(out, _uuids_tag(0, record.log_dirs or None))
+    out += tagged(*_uuids_tag(0, record.log_dirs or None))
 
 
 def put_unregister_broker(out: bytearray, record: UnregisterBrokerRecord) -> None:
     """Write the fields."""
     out += I32.pack(record.broker_id)
     out += I64.pack(record.broker_epoch)
-    put_tags(out)
+    out += NO_TAGS
 
 
 def put_registration_change(out: bytearray, record: BrokerRegistrationChangeRecord) -> None:
@@ -105,7 +117,7 @@ def put_registration_change(out: bytearray, record: BrokerRegistrationChangeReco
         tags.append((0, I8.pack(1 if record.fenced else -1)))
     if record.in_controlled_shutdown:
         tags.append((1, I8.pack(1)))
-    put_tags(out, [*tags, *_uuids_tag(2, record.log_dirs)])
+    out += tagged(*tags, *_uuids_tag(2, record.log_dirs))
 
 
 def put_register_controller(out: bytearray, record: RegisterControllerRecord) -> None:
@@ -115,34 +127,32 @@ def put_register_controller(out: bytearray, record: RegisterControllerRecord) ->
     out.append(0)  # zk_migration_ready
     _put_end_points(out, record.end_points)
     _put_features(out, record.features)
-    put_tags(out)
+    out += NO_TAGS
 
 
 def _put_end_points(out: bytearray, end_points: tuple[BrokerEndpoint, ...]) -> None:
     out += encode_unsigned(len(end_points) + 1)
     for end_point in end_points:
-        put_string(out, end_point.name)
-        put_string(out, end_point.host)
+        out += compact_string(end_point.name)
+        out += compact_string(end_point.host)
         out += U16.pack(end_point.port)
         out += I16.pack(end_point.security_protocol)
-        put_tags(out)
+        out += NO_TAGS
 
 
 def _put_features(out: bytearray, features: tuple[FeatureLevels, ...]) -> None:
     out += encode_unsigned(len(features) + 1)
     for one in features:
-        put_string(out, one.name)
+        out += compact_string(one.name)
         out += I16.pack(one.lowest)
         out += I16.pack(one.highest)
-        put_tags(out)
+        out += NO_TAGS
 
 
 def _uuids_tag(tag: int, values: tuple[UUID, ...] | None) -> list[tuple[int, bytes]]:
     if values is None:
         return []
-    data = bytearray()
-    put_uuids(data, values)
-    return [(tag, bytes(data))]
+    return [(tag, compact_uuids(values))]
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -150,16 +160,16 @@ def _uuids_tag(tag: int, values: tuple[UUID, ...] | None) -> list[tuple[int, byt
 
 def get_register_broker(reader: Reader, version: int) -> RegisterBrokerRecord:
     """Read the fields."""
-    broker_id = reader.number(I32)
+    broker_id = reader.int32()
     if version >= 2:
-        reader.flag()  # is_migrating_zk_broker
+        reader.boolean()  # is_migrating_zk_broker
     incarnation_id = reader.uuid()
-    broker_epoch = reader.number(I64)
+    broker_epoch = reader.int64()
     end_points, features = _get_end_points(reader), _get_features(reader)
-    rack = reader.nullable_string()
-    fenced = reader.flag()
-    stopping = reader.flag() if version >= 1 else False
-    log_dirs = reader.tags().get(0)
+    rack = reader.nullable_compact_string()
+    fenced = reader.boolean()
+    stopping = reader.boolean() if version >= 1 else False
+    log_dirs = reader.tagged_fields().get(0)
     return RegisterBrokerRecord(
         broker_id=broker_id,
         incarnation_id=incarnation_id,
@@ -167,7 +177,7 @@ def get_register_broker(reader: Reader, version: int) -> RegisterBrokerRecord:
         end_points=end_points,
         rack=rack,
         fenced=fenced,
-        log_dirs=log_dirs.uuids() if log_dirs is not None else (),
+        log_dirs=Reader(log_dirs).compact_uuids() if log_dirs is not None else (),
         features=features,
         in_controlled_shutdown=stopping,
     )
@@ -175,41 +185,41 @@ def get_register_broker(reader: Reader, version: int) -> RegisterBrokerRecord:
 
 def get_unregister_broker(reader: Reader, _version: int) -> UnregisterBrokerRecord:
     """Read the fields."""
-    return UnregisterBrokerRecord(broker_id=reader.number(I32), broker_epoch=reader.number(I64))
+    return UnregisterBrokerRecord(broker_id=reader.int32(), broker_epoch=reader.int64())
 
 
 def get_registration_change(reader: Reader, _version: int) -> BrokerRegistrationChangeRecord:
     """Read the fields."""
-    broker_id, broker_epoch = reader.number(I32), reader.number(I64)
-    tags = reader.tags()
-    fencing = tags[0].number(I8) if 0 in tags else 0
+    broker_id, broker_epoch = reader.int32(), reader.int64()
+    tags = reader.tagged_fields()
+    fencing = Reader(tags[0]).int8() if 0 in tags else 0
     return BrokerRegistrationChangeRecord(
         broker_id=broker_id,
         broker_epoch=broker_epoch,
         fenced=None if fencing == 0 else fencing > 0,
-        in_controlled_shutdown=1 in tags and tags[1].number(I8) == 1,
-        log_dirs=tags[2].uuids() if 2 in tags else None,
+        in_controlled_shutdown=1 in tags and Reader(tags[1]).int8() == 1,
+        log_dirs=Reader(tags[2]).compact_uuids() if 2 in tags else None,
     )
 
 
 def get_fence_broker(reader: Reader, _version: int) -> BrokerRegistrationChangeRecord:
     """Read the fields of the older form of fencing (type 7)."""
     return BrokerRegistrationChangeRecord(
-        broker_id=reader.number(I32), broker_epoch=reader.number(I64), fenced=True
+        broker_id=reader.int32(), broker_epoch=reader.int64(), fenced=True
     )
 
 
 def get_unfence_broker(reader: Reader, _version: int) -> BrokerRegistrationChangeRecord:
     """Read the fields of the older form of unfencing (type 8)."""
     return BrokerRegistrationChangeRecord(
-        broker_id=reader.number(I32), broker_epoch=reader.number(I64), fenced=False
+        broker_id=reader.int32(), broker_epoch=reader.int64(), fenced=False
     )
 
 
 def get_register_controller(reader: Reader, _version: int) -> RegisterControllerRecord:
     """Read the fields."""
-    controller_id, incarnation_id = reader.number(I32), reader.uuid()
-    reader.flag()  # zk_migration_ready
+    controller_id, incarnation_id = reader.int32(), reader.uuid()
+    reader.boolean()  # zk_migration_ready
     return RegisterControllerRecord(
         controller_id=controller_id,
         incarnation_id=incarnation_id,
@@ -220,10 +230,10 @@ def get_register_controller(reader: Reader, _version: int) -> RegisterController
 
 def _get_end_points(reader: Reader) -> tuple[BrokerEndpoint, ...]:
     end_points = []
-    for _ in range(reader.length()):
-        name, host = reader.string(), reader.string()
-        port, security = reader.number(U16), reader.number(I16)
-        reader.tags()
+    for _ in range(reader.array_length()):
+        name, host = reader.compact_string(), reader.compact_string()
+        port, security = reader.uint16(), reader.int16()
+        reader.tagged_fields()
         end_points.append(
             BrokerEndpoint(name=name, host=host, port=port, security_protocol=security)
         )
@@ -232,8 +242,8 @@ def _get_end_points(reader: Reader) -> tuple[BrokerEndpoint, ...]:
 
 def _get_features(reader: Reader) -> tuple[FeatureLevels, ...]:
     features = []
-    for _ in range(reader.length()):
-        name, lowest, highest = reader.string(), reader.number(I16), reader.number(I16)
-        reader.tags()
+    for _ in range(reader.array_length()):
+        name, lowest, highest = reader.compact_string(), reader.int16(), reader.int16()
+        reader.tagged_fields()
         features.append(FeatureLevels(name=name, lowest=lowest, highest=highest))
     return tuple(features)

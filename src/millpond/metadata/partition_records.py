@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from millpond.base.flexible import I8, I32, Reader, put_ints, put_tags, put_uuids
+from millpond.base.kafka_encoding import I8, I32, Reader, compact_int32s, compact_uuids, tagged
 
 NO_LEADER = -1
 LEADER_UNCHANGED = -2
@@ -79,18 +79,18 @@ def put_partition(out: bytearray, record: PartitionRecord) -> None:
     """Write the fields."""
     out += I32.pack(record.partition_id)
     out += record.topic_id.bytes
-    put_ints(out, record.replicas)
-    put_ints(out, record.isr)
-    put_ints(out, record.removing)
-    put_ints(out, record.adding)
+    out += compact_int32s(record.replicas)
+    out += compact_int32s(record.isr)
+    out += compact_int32s(record.removing)
+    out += compact_int32s(record.adding)
     out += I32.pack(record.leader)
     out += I32.pack(record.leader_epoch)
     out += I32.pack(record.partition_epoch)
-    put_uuids(out, record.directories)
+    out += compact_uuids(record.directories)
     tags = [(0, I8.pack(1))] if record.recovering else []
     tags += _ints_tag(1, record.eligible_leaders or None)
     tags += _ints_tag(2, record.last_known_leaders or None)
-    put_tags(out, tags)
+    out += tagged(*tags)
 
 
 def put_partition_change(out: bytearray, record: PartitionChangeRecord) -> None:
@@ -108,20 +108,19 @@ def put_partition_change(out: bytearray, record: PartitionChangeRecord) -> None:
     tags += _ints_tag(6, record.eligible_leaders)
     tags += _ints_tag(7, record.last_known_leaders)
     if record.directories is not None:
-        data = bytearray()
-        put_uuids(data, record.directories)
-        tags.append((8, bytes(data)))
-    put_tags(out, tags)
+        tags.append((8, compact_uuids(record.directories)))
+    out += tagged(*tags)
 
 
 def get_partition(reader: Reader, version: int) -> PartitionRecord:
     """Read the fields."""
-    partition_id, topic_id = reader.number(I32), reader.uuid()
-    replicas, isr, removing, adding = reader.ints(), reader.ints(), reader.ints(), reader.ints()
-    leader, leader_epoch = reader.number(I32), reader.number(I32)
-    partition_epoch = reader.number(I32)
-    directories = reader.uuids() if version >= 1 else ()
-    tags = reader.tags()
+    partition_id, topic_id = reader.int32(), reader.uuid()
+    replicas, isr = reader.compact_int32s(), reader.compact_int32s()
+    removing, adding = reader.compact_int32s(), reader.compact_int32s()
+    leader, leader_epoch = reader.int32(), reader.int32()
+    partition_epoch = reader.int32()
+    directories = reader.compact_uuids() if version >= 1 else ()
+    tags = reader.tagged_fields()
     return PartitionRecord(
         partition_id=partition_id,
         topic_id=topic_id,
@@ -133,27 +132,27 @@ def get_partition(reader: Reader, version: int) -> PartitionRecord:
         directories=directories,
         removing=removing,
         adding=adding,
-        recovering=0 in tags and tags[0].number(I8) == 1,
-        eligible_leaders=tags[1].ints() if 1 in tags else (),
-        last_known_leaders=tags[2].ints() if 2 in tags else (),
+        recovering=0 in tags and Reader(tags[0]).int8() == 1,
+        eligible_leaders=Reader(tags[1]).compact_int32s() if 1 in tags else (),
+        last_known_leaders=Reader(tags[2]).compact_int32s() if 2 in tags else (),
     )
 
 
 def get_partition_change(reader: Reader, _version: int) -> PartitionChangeRecord:
     """Read the fields."""
-    partition_id, topic_id = reader.number(I32), reader.uuid()
-    tags = reader.tags()
-    recovery = tags[5].number(I8) if 5 in tags else -1
+    partition_id, topic_id = reader.int32(), reader.uuid()
+    tags = reader.tagged_fields()
+    recovery = Reader(tags[5]).int8() if 5 in tags else -1
     return PartitionChangeRecord(
         partition_id=partition_id,
         topic_id=topic_id,
         isr=_ints(tags, 0),
-        leader=tags[1].number(I32) if 1 in tags else LEADER_UNCHANGED,
+        leader=Reader(tags[1]).int32() if 1 in tags else LEADER_UNCHANGED,
         replicas=_ints(tags, 2),
         removing=_ints(tags, 3),
         adding=_ints(tags, 4),
         recovering=None if recovery == -1 else recovery == 1,
-        directories=tags[8].uuids() if 8 in tags else None,
+        directories=Reader(tags[8]).compact_uuids() if 8 in tags else None,
         eligible_leaders=_ints(tags, 6),
         last_known_leaders=_ints(tags, 7),
     )
@@ -162,10 +161,8 @@ def get_partition_change(reader: Reader, _version: int) -> PartitionChangeRecord
 def _ints_tag(tag: int, values: tuple[int, ...] | None) -> list[tuple[int, bytes]]:
     if values is None:
         return []
-    data = bytearray()
-    put_ints(data, values)
-    return [(tag, bytes(data))]
+    return [(tag, compact_int32s(values))]
 
 
-def _ints(tags: dict[int, Reader], tag: int) -> tuple[int, ...] | None:
-    return tags[tag].ints() if tag in tags else None
+def _ints(tags: dict[int, bytes], tag: int) -> tuple[int, ...] | None:
+    return Reader(tags[tag]).compact_int32s() if tag in tags else None

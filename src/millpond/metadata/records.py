@@ -16,7 +16,16 @@ from typing import TypeAlias, assert_never
 from uuid import UUID
 
 from millpond.base.errors import CorruptLog, MalformedData
-from millpond.base.flexible import I8, I16, I32, I64, Reader, put_string, put_tags
+from millpond.base.kafka_encoding import (
+    I8,
+    I16,
+    I32,
+    I64,
+    NO_TAGS,
+    Reader,
+    compact_string,
+    nullable_compact_string,
+)
 from millpond.base.varint import encode_unsigned
 from millpond.metadata.client_records import (
     ClientQuotaRecord,
@@ -234,7 +243,7 @@ def encode_record(record: MetadataRecord) -> bytes:
             put_family_record(out, record)
         case NoOpRecord():
             _put_frame(out, 20, 0)
-            put_tags(out)
+            out += NO_TAGS
         case _:
             assert_never(record)
     return bytes(out)
@@ -242,7 +251,7 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 def decode_record(value: bytes | memoryview, families: Families = NO_FAMILIES) -> MetadataRecord:
     """Read what ``encode_record`` (or Kafka) wrote. ``CorruptLog`` when it cannot be read."""
-    reader = Reader(memoryview(value))
+    reader = Reader(value)
     try:
         frame = reader.unsigned()
         kind = reader.unsigned()
@@ -272,50 +281,50 @@ def _put_frame(out: bytearray, kind: int, version: int) -> None:
 
 
 def _put_topic(out: bytearray, record: TopicRecord) -> None:
-    put_string(out, record.name)
+    out += compact_string(record.name)
     out += record.topic_id.bytes
-    put_tags(out, [])
+    out += NO_TAGS
 
 
 def _put_config(out: bytearray, record: ConfigRecord) -> None:
     out += I8.pack(record.resource_type)
-    put_string(out, record.resource_name)
-    put_string(out, record.name)
-    put_string(out, record.value)
-    put_tags(out, [])
+    out += compact_string(record.resource_name)
+    out += compact_string(record.name)
+    out += nullable_compact_string(record.value)
+    out += NO_TAGS
 
 
 def _put_remove_topic(out: bytearray, record: RemoveTopicRecord) -> None:
     out += record.topic_id.bytes
-    put_tags(out, [])
+    out += NO_TAGS
 
 
 def _put_feature_level(out: bytearray, record: FeatureLevelRecord) -> None:
-    put_string(out, record.name)
+    out += compact_string(record.name)
     out += I16.pack(record.feature_level)
-    put_tags(out, [])
+    out += NO_TAGS
 
 
 def _put_producer_ids(out: bytearray, record: ProducerIdsRecord) -> None:
     out += I32.pack(record.broker_id)
     out += I64.pack(record.broker_epoch)
     out += I64.pack(record.next_producer_id)
-    put_tags(out, [])
+    out += NO_TAGS
 
 
 # --- reading ------------------------------------------------------------------------------------
 
 
 def _get_topic(reader: Reader, _version: int) -> TopicRecord:
-    return TopicRecord(name=reader.string(), topic_id=reader.uuid())
+    return TopicRecord(name=reader.compact_string(), topic_id=reader.uuid())
 
 
 def _get_config(reader: Reader, _version: int) -> ConfigRecord:
     return ConfigRecord(
-        resource_type=reader.number(I8),
-        resource_name=reader.string(),
-        name=reader.string(),
-        value=reader.nullable_string(),
+        resource_type=reader.int8(),
+        resource_name=reader.compact_string(),
+        name=reader.compact_string(),
+        value=reader.nullable_compact_string(),
     )
 
 
@@ -324,14 +333,14 @@ def _get_remove_topic(reader: Reader, _version: int) -> RemoveTopicRecord:
 
 
 def _get_feature_level(reader: Reader, _version: int) -> FeatureLevelRecord:
-    return FeatureLevelRecord(name=reader.string(), feature_level=reader.number(I16))
+    return FeatureLevelRecord(name=reader.compact_string(), feature_level=reader.int16())
 
 
 def _get_producer_ids(reader: Reader, _version: int) -> ProducerIdsRecord:
     return ProducerIdsRecord(
-        broker_id=reader.number(I32),
-        broker_epoch=reader.number(I64),
-        next_producer_id=reader.number(I64),
+        broker_id=reader.int32(),
+        broker_epoch=reader.int64(),
+        next_producer_id=reader.int64(),
     )
 
 

@@ -1,4 +1,4 @@
-"""``ReplicaFetch`` as Kafka's Fetch with a replica's state; ``handlers/fetch.py`` brings it here.
+"""``ReplicaFetch`` as Kafka's Fetch with a replica's state; ``frontend/kafka/fetch/follower.py`` uses it.
 
 Its session is the engine's (``replication/fetch_session.py``,
 ``engine/replication/follower_sessions.py``): both sides keep what was said, and here it is

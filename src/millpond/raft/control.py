@@ -4,16 +4,16 @@ import struct
 from collections.abc import Iterable, Iterator
 
 from millpond.base.errors import MalformedData
-from millpond.base.flexible import (
+from millpond.base.ids import NodeId, Offset, TimestampMs
+from millpond.base.kafka_encoding import (
     I16,
     I32,
+    NO_TAGS,
     U16,
     Reader,
-    put_length,
-    put_string,
-    put_tags,
+    compact_length,
+    compact_string,
 )
-from millpond.base.ids import NodeId, Offset, TimestampMs
 from millpond.raft.messages import ReplicaKey
 from millpond.raft.voters import Endpoint, Voter, VoterSet
 from millpond.record.batch import iter_batches
@@ -36,55 +36,55 @@ def leader_change_batch(
     """Build the first batch of an epoch. Once it is committed, everything before it is committed too."""
     out = bytearray(I16.pack(_LEADER_CHANGE_VERSION) + I32.pack(leader))
     for group in (sorted(voters), sorted(granted)):
-        put_length(out, len(group))
+        out += compact_length(len(group))
         for node in group:
             out += I32.pack(node)
-            put_tags(out)
-    put_tags(out)
+            out += NO_TAGS
+    out += NO_TAGS
     return _batch(MarkerType.LEADER_CHANGE, out, now_ms)
 
 
 def voters_batch(voters: VoterSet, now_ms: TimestampMs) -> bytearray:
     """Build the batch that makes ``voters`` the voter set from its offset on."""
     out = bytearray(I16.pack(_VOTERS_VERSION))
-    put_length(out, len(voters))
+    out += compact_length(len(voters))
     for voter in voters:
         out += I32.pack(voter.key.id)
         out += voter.key.directory.bytes if voter.key.directory else _NO_DIRECTORY
-        put_length(out, len(voter.endpoints))
+        out += compact_length(len(voter.endpoints))
         for endpoint in voter.endpoints:
-            put_string(out, endpoint.listener)
-            put_string(out, endpoint.host)
+            out += compact_string(endpoint.listener)
+            out += compact_string(endpoint.host)
             out += U16.pack(endpoint.port)
-            put_tags(out)
+            out += NO_TAGS
         out += _SPOKEN
-        put_tags(out)
-        put_tags(out)
-    put_tags(out)
+        out += NO_TAGS
+        out += NO_TAGS
+    out += NO_TAGS
     return _batch(MarkerType.KRAFT_VOTERS, out, now_ms)
 
 
 def read_voters(value: bytes) -> VoterSet:
     """Decode what ``voters_batch`` wrote. Raises ``MalformedData``."""
     reader = Reader(value)
-    version = reader.number(I16)
+    version = reader.int16()
     if version != _VOTERS_VERSION:
         raise MalformedData(f"voters in version {version}; this program reads {_VOTERS_VERSION}")
     voters = []
-    for _ in range(reader.length()):
-        node = reader.number(I32)
+    for _ in range(reader.array_length()):
+        node = reader.int32()
         directory = reader.uuid()
         endpoints = []
-        for _ in range(reader.length()):
-            listener, host = reader.string(), reader.string()
-            endpoints.append(Endpoint(listener, host, reader.number(U16)))
-            reader.tags()
+        for _ in range(reader.array_length()):
+            listener, host = reader.compact_string(), reader.compact_string()
+            endpoints.append(Endpoint(listener, host, reader.uint16()))
+            reader.tagged_fields()
         reader.take(len(_SPOKEN))
-        reader.tags()
-        reader.tags()
+        reader.tagged_fields()
+        reader.tagged_fields()
         key = ReplicaKey(node, directory if directory.int else None)
         voters.append(Voter(key=key, endpoints=tuple(endpoints)))
-    reader.tags()
+    reader.tagged_fields()
     return VoterSet(voters)
 
 

@@ -18,8 +18,9 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from millpond.base.ids import TopicPartition
-from millpond.client import Admin, BrokerRefused, Cluster, ConnectionLost, Groups, NoBroker
+from millpond.client import Admin, BrokerRefused, Cluster, Groups, NoBroker, RawFetch
 from millpond.client._attempts import Attempts
+from millpond.client._fetch_loop import FetchLimits, FetchLoop
 from millpond.record import iter_batches
 from millpond.spark.loss import LossPolicy
 from millpond.spark.offsets import EARLIEST, LATEST
@@ -35,13 +36,6 @@ from millpond.spark.options import (
 from millpond.spark.pieces import Fetched
 from millpond.spark.plan import Bounds, Lost, Range, Reason
 from millpond.wire.kafka.api import ApiKey, ErrorCode
-from millpond.wire.kafka.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
 from millpond.wire.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -50,7 +44,6 @@ from millpond.wire.kafka.messages.metadata import (
 
 T = TypeVar("T")
 
-_TOPIC_IDS_FROM = 13  # from this version of Fetch on, topics are named by id
 # A broker that has just started may not know every topic yet.
 _UNKNOWN_TOPIC_S = 3.0
 _COMMIT_S = 5.0
@@ -217,57 +210,79 @@ class _RangeReader:
         self._range = wanted
         self._fetch = fetch
         self._lose = lose
-        self._position = wanted.first
-        self._lane = lane
+        self._response: RawFetch | None = None
+        self._fetched: Fetched | None = None
         self._empty_answers = 0
         self._waiting: Attempts | None = None
+        self._loop = FetchLoop(
+            cluster,
+            {wanted.place: wanted.first},
+            FetchLimits(
+                isolation_level=fetch.isolation,
+                max_wait_ms=fetch.max_wait_ms,
+                min_bytes=fetch.min_bytes,
+                max_bytes=fetch.max_bytes,
+                partition_bytes=fetch.partition_bytes,
+            ),
+            lane=lane,
+            take=self._take,
+            move=self._out_of_range,
+            what=lambda: f"reading {wanted.place} at offset {self._position}",
+            is_ahead=False,  # ``Brokers.read`` is one response ahead already
+            retries=(NoBroker, BrokerRefused),
+        )
+
+    @property
+    def _position(self) -> int:
+        return self._loop.positions[self._range.place]
 
     async def close(self) -> None:
         """Close the reader's connection."""
-        self._cluster.close_lane(self._lane)
+        await self._loop.close()
 
     async def next(self) -> Fetched | None:
         """Return the next response that has batches; ``None`` at the end of the range."""
         while self._position < self._range.end:
-            answer = await self._ask()
-            if answer is None:
-                continue
-            fetched = self._take(answer)
-            if fetched is not None:
-                return fetched
-            await self._nothing(answer)
+            self._response = self._fetched = None
+            try:
+                await self._loop.step()
+            except BrokerRefused as error:
+                if error.code not in _UNKNOWN:
+                    raise
+                self._loop.positions[self._range.place] = self._lost(self._range.end, Reason.GONE)
+            if self._fetched is not None:
+                return self._fetched
+            if self._response is not None:
+                await self._nothing(self._response)
         return None
 
-    def _take(self, answer: PartitionData) -> Fetched | None:
-        """Return the batches of a response and move the position behind them."""
-        data = memoryview(answer.records) if answer.records else memoryview(b"")
-        position = self._position
-        for _, header in iter_batches(data):
-            position = max(position, header.next_offset)
-        if position == self._position:
-            return None
-        self._position = position
-        self._empty_answers = 0
-        self._waiting = None
-        return Fetched(
-            data=data,
-            aborted=tuple(
-                (item.producer_id, item.first_offset) for item in answer.aborted_transactions or ()
-            ),
-            next_offset=position,
-        )
+    def _take(self, response: RawFetch, position: int) -> int:
+        """Keep the batches of a response. Return the position behind them."""
+        self._response = response
+        if response.throttle_ms:  # a quota: the broker returns nothing until then
+            self._empty_answers = 0
+        next_offset = position
+        for _, header in iter_batches(response.data):
+            next_offset = max(next_offset, header.next_offset)
+        if next_offset > position:
+            self._empty_answers = 0
+            self._waiting = None
+            self._fetched = Fetched(
+                data=response.data, aborted=tuple(response.aborted), next_offset=next_offset
+            )
+        return next_offset
 
-    async def _nothing(self, answer: PartitionData) -> None:
+    async def _nothing(self, response: RawFetch) -> None:
         """Handle a response without a batch: the rest of the range is a gap, or not there yet."""
         visible = (
-            answer.last_stable_offset
+            response.last_stable_offset
             if self._fetch.isolation is Isolation.READ_COMMITTED
-            else answer.high_watermark
+            else response.high_watermark
         )
         if visible >= self._range.end:
             self._empty_answers += 1
             if self._empty_answers >= _EMPTY_ANSWERS_MAX:
-                self._position = self._range.end
+                self._loop.positions[self._range.place] = self._range.end
             return
         if self._waiting is None:
             self._waiting = self._cluster.attempts(
@@ -279,97 +294,33 @@ class _RangeReader:
             )
         )
 
-    async def _ask(self) -> PartitionData | None:
-        """Send one fetch, retried while leaders move and brokers are away; return ``None`` after a loss."""
+    async def _out_of_range(self, _places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Report a position that is out of range because the log changed since planning. Return the position
+        behind the gap.
+        """
         place = self._range.place
-        attempts = self._cluster.attempts(f"reading {place} at offset {self._position}")
-        while True:
-            try:
-                answer = await self._ask_once()
-                if answer.error_code == ErrorCode.NONE:
-                    return answer
-                obstacle: NoBroker | BrokerRefused = BrokerRefused(
-                    answer.error_code, subject=str(place)
-                )
-            except (NoBroker, BrokerRefused) as error:
-                obstacle = error
-            if isinstance(obstacle, BrokerRefused):
-                if obstacle.code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    await self._out_of_range()
-                    return None
-                if obstacle.code in _UNKNOWN and not attempts.may_pass(obstacle):
-                    self._lost(self._range.end, Reason.GONE)
-                    return None
-            self._cluster.forget_topic(place.topic)
-            await attempts.after(obstacle)
-
-    async def _ask_once(self) -> PartitionData:
-        place = self._range.place
-        fetch = self._fetch
-        leader = await self._cluster.leader_of(place)
-        topic = await self._cluster.topic(place.topic)
-        connection = await self._cluster.connection_to(leader, lane=self._lane)
-        by_id = topic.topic_id.int != 0
-        version = connection.version_of(ApiKey.FETCH, None if by_id else _TOPIC_IDS_FROM - 1)
-        request = FetchRequest(
-            max_wait_ms=fetch.max_wait_ms,
-            min_bytes=fetch.min_bytes,
-            max_bytes=fetch.max_bytes,
-            isolation_level=fetch.isolation,
-            topics=[
-                FetchTopic(
-                    topic=topic.name,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        FetchPartition(
-                            partition=place.partition,
-                            fetch_offset=self._position,
-                            partition_max_bytes=fetch.partition_bytes,
-                        )
-                    ],
-                )
-            ],
-        )
-        attempts = self._cluster.attempts(f"reading from broker {leader}")
-        async with attempts.limit(connection):
-            answer: FetchResponse = await connection.request(ApiKey.FETCH, request, version=version)
-        if answer.error_code != ErrorCode.NONE:
-            raise BrokerRefused(answer.error_code, subject=str(place))
-        if answer.throttle_time_ms:  # a quota: the broker returns nothing until then
-            self._empty_answers = 0
-            await asyncio.sleep(answer.throttle_time_ms / 1000)
-        for responded in answer.responses:
-            for item in responded.partitions:
-                return item
-        raise ConnectionLost(f"{place}: the broker left the partition out of its answer")
-
-    async def _out_of_range(self) -> None:
-        """Report a position that is out of range because the log changed since planning, and skip the gap."""
-        place = self._range.place
-        found = await Admin(self._cluster).list_offsets({place: EARLIEST})
-        earliest = found[place]
+        earliest = (await Admin(self._cluster).list_offsets({place: EARLIEST}))[place]
         if isinstance(earliest, BrokerRefused):
             raise earliest
         if earliest.offset > self._position:
-            self._lost(min(earliest.offset, self._range.end), Reason.DELETED)
-        else:
-            self._lost(self._range.end, Reason.WENT_BACK)
+            return {place: self._lost(min(earliest.offset, self._range.end), Reason.DELETED)}
+        return {place: self._lost(self._range.end, Reason.WENT_BACK)}
 
-    def _lost(self, end: int, reason: Reason) -> None:
-        """Report everything from here to ``end`` as lost, and continue there if that is allowed."""
-        first, place = self._position, self._range.place
+    def _lost(self, end: int, reason: Reason) -> int:
+        """Report everything from here to ``end`` as lost. Return where to continue, if that is allowed."""
+        place = self._range.place
         self._lose(
             [
                 Lost(
                     topic=place.topic,
                     partition=place.partition,
-                    first=first,
+                    first=self._position,
                     end=end,
                     reason=reason,
                 )
             ]
         )
-        self._position = end
+        return end
 
 
 class BrokerPlace:

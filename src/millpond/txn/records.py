@@ -13,11 +13,11 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from millpond.base.errors import InvalidRequest, MalformedData
-from millpond.base.schema import (
+from millpond.base.kafka_encoding import (
     NO_TAGS,
     Reader,
     compact_array,
-    compact_numbers,
+    compact_int32s,
     compact_string,
     tagged,
 )
@@ -142,7 +142,7 @@ def _partitions(record: TransactionStored) -> bytes:
     if record.status == Status.EMPTY:
         return b"\x00"  # null: no partitions were added
     return compact_array(
-        compact_string(topic) + compact_numbers(index for _, index in places) + NO_TAGS
+        compact_string(topic) + compact_int32s(index for _, index in places) + NO_TAGS
         for topic, places in groupby(sorted(record.partitions), key=itemgetter(0))
     )
 
@@ -202,7 +202,7 @@ def _decode_partitions(reader: Reader, flexible: bool) -> list[Place]:
 
 
 def _topic(reader: Reader) -> list[Place]:
-    topic, indexes = reader.compact_string(), reader.compact_array(reader.int32)
+    topic, indexes = reader.compact_string(), reader.compact_int32s()
     reader.tagged_fields()
     return [(topic, index) for index in indexes]
 
@@ -215,7 +215,7 @@ def _old_topic(reader: Reader) -> list[Place]:
 def _old_length(reader: Reader) -> int:
     """Read the length of an array, where null counts as empty."""
     length = reader.int32()
-    if length > len(reader.data):
+    if length > reader.size:
         raise MalformedData(f"a transaction record announces {length} entries")
     return length
 

@@ -22,6 +22,7 @@ from millpond.wire.amqp.methods import (
     Method,
 )
 from millpond.wire.amqp.properties import Properties, encode_properties
+from millpond.wire.shape import received
 from tests.interop.amqp.answers import frames_of
 from tests.interop.amqp.brokers import AmqpPeer, Broker
 from tests.interop.amqp.conftest import Alike
@@ -48,7 +49,7 @@ def opened(connection: socket.socket) -> None:
     wanted: list[type] = [OpenRequested, ChannelOpened]
     while wanted:
         connection.sendall(b"".join(client.data_to_send()))
-        for event in client.receive_data(connection.recv(65536)):
+        for event in received(client, connection.recv(65536)):
             assert isinstance(event, wanted.pop(0))
             if wanted:
                 client.open_channel(1)

@@ -15,14 +15,10 @@ from hypothesis import strategies as st
 from millpond.base.errors import RemoteProtocolError
 from millpond.wire.kafka import fetch, list_offsets, metadata, produce
 from millpond.wire.kafka.api import APIS, ApiKey
-from millpond.wire.kafka.connection import (
-    NEED_DATA,
-    ClientConnection,
-    Request,
-    ServerConnection,
-)
+from millpond.wire.kafka.connection import ClientConnection, Request, ServerConnection
 from millpond.wire.kafka.messages.api_versions import ApiVersionsRequest
 from millpond.wire.kafka.primitives import NO_ID
+from millpond.wire.shape import NEED_DATA
 from tests.property.wire import instances as made
 
 HOT = {

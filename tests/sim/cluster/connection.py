@@ -7,8 +7,9 @@ from typing import Any
 
 from millpond.base.errors import MillpondError
 from millpond.frontend.kafka.session import KafkaSession
-from millpond.wire.kafka.connection import NEED_DATA, ClientConnection, Response
+from millpond.wire.kafka.connection import ClientConnection, Response
 from millpond.wire.kafka.primitives import BytesLike
+from millpond.wire.shape import NEED_DATA
 from tests.sim.cluster.network import OUTSIDE, Network
 from tests.sim.cluster.node import Node
 from tests.support.sim_loop import ProcessLoop

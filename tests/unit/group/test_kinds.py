@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from millpond.base.errors import GroupNotEmpty, InconsistentGroupProtocol, UnknownMember
-from millpond.base.schema import Reader, string
+from millpond.base.kafka_encoding import Reader, string
 from millpond.group.coordinator import GroupCoordinator
 from millpond.group.kind import Group, GroupContext, GroupKind, Handler
 from millpond.group.kinds import KINDS, GroupKinds

@@ -24,7 +24,8 @@ from millpond.server.protocols import record_families
 from millpond.server.rng import SystemRng
 from millpond.server.transport import KafkaConnection
 from millpond.wire.kafka.api import ApiKey
-from millpond.wire.kafka.connection import NEED_DATA, ClientConnection, Response
+from millpond.wire.kafka.connection import ClientConnection, Response
+from millpond.wire.shape import NEED_DATA
 from tests.support.memory_broker import batch, fetch, fetched
 
 MEGABYTE = 1024 * 1024

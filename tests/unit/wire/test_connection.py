@@ -6,13 +6,7 @@ import pytest
 
 from millpond.base.errors import LocalProtocolError, RemoteProtocolError, UnsupportedVersion
 from millpond.wire.kafka.api import APIS, ApiKey
-from millpond.wire.kafka.connection import (
-    NEED_DATA,
-    ClientConnection,
-    Request,
-    Response,
-    ServerConnection,
-)
+from millpond.wire.kafka.connection import ClientConnection, Request, Response, ServerConnection
 from millpond.wire.kafka.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -21,6 +15,7 @@ from millpond.wire.kafka.messages.api_versions import (
 )
 from millpond.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from millpond.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from millpond.wire.shape import NEED_DATA
 
 
 def _frame(header: bytes, body: bytes = b"") -> bytes:

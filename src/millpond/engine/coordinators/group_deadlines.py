@@ -1,79 +1,42 @@
-"""Wakes groups in time: the deadlines of all of them share one heap and one timer of the loop.
+"""Wakes groups at their deadlines, and expires old offsets now and then.
 
-A session that is extended costs an assignment, not a timer: a group that is woken early looks, and says anew
-when it wants to be woken.
+A session that is extended costs an assignment, not a timer: a group that is woken early looks at the clock
+and says again when it wants to be woken.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
+from functools import partial
 
 from millpond.base.errors import MillpondError, ShuttingDown
 from millpond.engine.coordinators.services import CoordinatorServices
-from millpond.group.messages import NEVER_MS
+from millpond.engine.runtime.deadlines import Deadlines
 
 log = logging.getLogger(__name__)
 
-# Groups whose offsets are looked at before others get their turn.
+# Groups whose offsets are looked at before other tasks get their turn.
 _EXPIRED_A_TURN = 100
 
 
 class GroupDeadlines:
-    """When each group wants to be woken; ``wake`` is called with its name then."""
+    """Calls ``wake`` with a group's name when that group wants to be woken."""
 
     def __init__(self, services: CoordinatorServices, wake: Callable[[str], None]) -> None:
-        self._services = services
         self._wake = wake
-        # (when, group), earliest first; entries whose group has since moved on are skipped.
-        self._deadlines: list[tuple[int, str]] = []
-        self._wakes: dict[str, int] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due_ms = 0
-        self._running = True
+        self._deadlines = Deadlines(services.runtime.clock)
 
     def stop(self) -> None:
-        """Nobody is woken any more."""
-        self._running = False
-        if self._timer is not None:
-            self._timer.cancel()
+        """Wake no group any more."""
+        self._deadlines.stop()
 
     def watch(self, group_id: str, due_ms: int) -> None:
-        """See to it that the group is woken by then."""
-        if due_ms >= self._wakes.get(group_id, NEVER_MS):
-            return
-        self._wakes[group_id] = due_ms
-        heappush(self._deadlines, (due_ms, group_id))
-        self._set_timer()
-
-    def _set_timer(self) -> None:
-        if not self._deadlines or not self._running:
-            return
-        due_ms = self._deadlines[0][0]
-        if self._timer is not None:
-            if self._timer_due_ms <= due_ms:
-                return
-            self._timer.cancel()
-        wait_ms = max(due_ms - self._services.runtime.clock.monotonic_ms(), 0)
-        self._timer_due_ms = due_ms
-        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        now_ms = self._services.runtime.clock.monotonic_ms()
-        try:
-            while self._deadlines and self._deadlines[0][0] <= now_ms:
-                due_ms, group_id = heappop(self._deadlines)
-                if self._wakes.get(group_id) != due_ms:
-                    continue  # it was given an earlier time, and has had it
-                del self._wakes[group_id]
-                self._wake(group_id)
-        finally:
-            self._set_timer()
+        """Wake the group by then."""
+        self._deadlines.set(due_ms, group_id, partial(self._wake, group_id))
 
 
 class OffsetExpiry:
-    """Now and then every group is looked at for positions that nobody has needed for long."""
+    """Looks at every group now and then for offsets that no member has needed for long."""
 
     def __init__(
         self,
@@ -93,7 +56,7 @@ class OffsetExpiry:
         self._timer = loop.call_later(interval_ms / 1000, self._begin)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -18,6 +18,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from millpond.base.errors import MillpondError
 from millpond.engine.forwarding.kept import Kept, Taken
+from millpond.engine.runtime.futures import when_all_done
 
 log = logging.getLogger(__name__)
 
@@ -166,18 +167,10 @@ class RetryingForwarder(Generic[ItemT, MessageT]):
         except MillpondError as error:
             self._on_failure(item, error)
             return
-        missing = set(kept)
-        if not missing:
+        if kept:
+            when_all_done(kept, lambda: self._on_outcome(item, kept))
+        else:
             self._arrived(item)
-            return
-
-        def on_done(done: Kept) -> None:
-            missing.discard(done)
-            if not missing:
-                self._on_outcome(item, kept)
-
-        for each in tuple(missing):
-            each.add_done_callback(on_done)
 
     def _put_all(self, item: ItemT) -> list[Kept]:
         """Raises why a destination does not take the messages of an item."""

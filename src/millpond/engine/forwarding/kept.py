@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
+from millpond.base.errors import MillpondError
+from millpond.engine.runtime.futures import when_all_succeed
+
 # Done when the messages are where they must be: with how many of them were admitted, if that was not known
 # at once, or None if it was.
 Kept: TypeAlias = "asyncio.Future[int | None] | asyncio.Future[None]"
@@ -18,20 +21,18 @@ class Taken(NamedTuple):
 
 
 def when_all(admitted: int, awaited: Sequence[Kept], kept: "asyncio.Future[int | None]") -> None:
-    """Complete ``kept`` when all that is awaited is done, with how many messages were admitted."""
-    missing = set(awaited)
+    """Complete ``kept`` when all that is awaited is done, with how many messages were admitted, or fail it
+    with the first failure. A cancelled future is a failure: its messages may not be kept.
+    """
 
-    def on_done(done: Kept) -> None:
-        missing.discard(done)
+    def settle(failure: BaseException | None) -> None:
         if kept.done():
             return
-        error = None if done.cancelled() else done.exception()
-        if error is not None:
-            kept.set_exception(error)
-        elif not missing:
+        if failure is None:
             kept.set_result(admitted)
+        elif isinstance(failure, asyncio.CancelledError):
+            kept.set_exception(MillpondError("messages may not be kept: the wait was cancelled"))
+        else:
+            kept.set_exception(failure)
 
-    if not missing:
-        kept.set_result(admitted)
-    for future in tuple(missing):
-        future.add_done_callback(on_done)
+    when_all_succeed(awaited, settle)

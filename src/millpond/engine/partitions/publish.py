@@ -22,6 +22,7 @@ from millpond.base.errors import (
 )
 from millpond.base.limits import BESIDE_ROOM_BYTES, LOOP_DECOMPRESSED_BYTES_MAX
 from millpond.engine.runtime.flusher import Flusher
+from millpond.engine.runtime.futures import when_all_succeed
 from millpond.engine.runtime.offload import OffloadPool
 from millpond.log.partition_log import AppendInfo
 from millpond.metadata.controller import INTERNAL_TOPICS
@@ -206,20 +207,16 @@ class Publisher:
 
 
 def both(first: "asyncio.Future[None]", second: "asyncio.Future[None]") -> "asyncio.Future[None]":
-    """Done when both are; failed with the first failure."""
+    """Return a future that is done when both are, or fails with the first failure."""
     outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    missing = {first, second}
 
-    def on_done(done: "asyncio.Future[None]") -> None:
-        missing.discard(done)
-        error = done.exception()
+    def settle(failure: BaseException | None) -> None:
         if outcome.done():
             return
-        if error is not None:
-            outcome.set_exception(error)
-        elif not missing:
+        if failure is None:
             outcome.set_result(None)
+        else:
+            outcome.set_exception(failure)
 
-    first.add_done_callback(on_done)
-    second.add_done_callback(on_done)
+    when_all_succeed((first, second), settle)
     return outcome

@@ -9,33 +9,33 @@ what other nodes' clients want of those hosted here comes to ``queue_guests.py``
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from millpond.base import limits
 from millpond.base.errors import (
     BrokerRefusal,
     MillpondError,
     NotLeader,
-    PeerUnreachable,
     ShuttingDown,
     StorageFailure,
     UnknownTopic,
     UnsupportedVersion,
 )
 from millpond.base.ids import LeaderEpoch, NodeId
+from millpond.engine.queues.deletions import Deletions
 from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.hosted.remote_clients import RemoteClients
 from millpond.engine.queues.hosted.retries import Retries
 from millpond.engine.queues.hosted.stream_queue import StreamQueue
-from millpond.engine.queues.peer_requests import PassReply
 from millpond.engine.queues.queue_controller import QueueController
 from millpond.engine.queues.queue_handle import QueueHandle
+from millpond.engine.queues.remote.message_batches import MessageBatches
 from millpond.engine.queues.remote.queue_link import QueueLink
 from millpond.engine.queues.remote.remote_queue import RemoteQueue
+from millpond.engine.queues.remote.reply_link import ReplyLink
+from millpond.engine.queues.remote.unanswered import UnansweredBytes
 from millpond.engine.queues.services import QueueServices
 from millpond.message.codecs import Codecs, QueueCodec
 from millpond.message.hub import Message
@@ -47,14 +47,10 @@ from millpond.rabbit.broker import Broker
 from millpond.rabbit.commands import (
     Command,
     Decision,
-    DeleteQueue,
     LoseConnection,
-    LoseLastConsumer,
-    Principal,
     StoreAll,
 )
 from millpond.rabbit.controller import check_led_together, incarnations_in
-from millpond.rabbit.declare import decide
 from millpond.rabbit.family import DECLARATIONS
 from millpond.rabbit.records import (
     Fact,
@@ -67,16 +63,14 @@ from millpond.rabbit.records import (
     UserDeleted,
     VirtualHostDeleted,
 )
-from millpond.record.batch import iter_batches
-from millpond.record.builder import build_batch
-from millpond.record.records import Record, decode_batch
+from millpond.record.records import Record
 from millpond.replication.partition import Partition
 
 log = logging.getLogger(__name__)
 
 _LOADED_A_TURN = 16
-# Before it is said again that a connection is lost, or that a queue is to go.
-_AGAIN_S = 1.0
+# Before the controller is told again that a connection is lost.
+_RETRY_PAUSE_S = 1.0
 
 
 class Queues:
@@ -92,6 +86,7 @@ class Queues:
         self.codec = codec
         # The message that a record keeps, as clients of these queues see it.
         self.read: Callable[[Record], Message] = (codecs or Codecs([codec])).reader(codec.protocol)
+        self.batches = MessageBatches(codec, self.read)
         self.broker = Broker()
         self._controller = QueueController(engine, self.broker)
         self.guests = RemoteClients(self)
@@ -110,15 +105,9 @@ class Queues:
         )
         self._links: dict[NodeId, QueueLink] = {}
         self._numbers = 0
-        # Of messages that hosts elsewhere have not answered for, and who waits until they are fewer.
-        self._unanswered_bytes = 0
-        self._waiting_for_relief: list[asyncio.Future[None]] = []
-        # Answers that are on their way to other nodes.
-        self._replies = 0
-        # Takes answers for channels of this node, by the keys of their addresses.
-        self.on_reply: Callable[[str, Message], None] | None = None
-        engine.peer_handlers.serve(PassReply, self._on_pass_reply)
-        self._is_forgiving = False
+        self.unanswered = UnansweredBytes()
+        self.replies = ReplyLink(engine, self.batches)
+        self.deletions = Deletions(self)
         self._serves_clients = False
         # Hears that somebody may do more, or less, or is gone.
         self.on_rights: Callable[[Fact], None] | None = None
@@ -129,6 +118,11 @@ class Queues:
     @property
     def node_id(self) -> NodeId:
         return self.engine.info.node_id
+
+    @property
+    def is_running(self) -> bool:
+        """Whether neither the queues nor their node are being stopped."""
+        return not self._is_stopped and self.engine.runtime.running
 
     # --- life --------------------------------------------------------------------------------------
 
@@ -167,6 +161,7 @@ class Queues:
         """Before the engine stops."""
         self._is_stopped = True
         self._unhosted.close()
+        self.unanswered.close()
         self.guests.stop()
         faces, self._faces = self._faces, {}
         for face in faces.values():
@@ -353,7 +348,7 @@ class Queues:
             self._faces.pop((queue.vhost, queue.name), None)
             hosted.close()
             # A queue that is deleted goes with its topic: what is agreed on says so in a moment.
-            asyncio.get_running_loop().call_soon(self._lose_if_left, hosted)
+            asyncio.get_running_loop().call_soon(self.deletions.lose_without_topic, hosted)
             return
         far = self._far(queue)
         for consumer, sink in hosted.leave():
@@ -445,88 +440,15 @@ class Queues:
         else:
             self._host_if_led(vhost, name)
 
-    # --- queues that come to an end --------------------------------------------------------------------
-
-    def lose(self, queue: LocalQueue) -> None:
-        """Nobody used a queue for too long, or its topic is gone."""
-        asker = Principal(vhost=queue.queue.vhost, connection=queue.queue.owner)
-        self._end(queue, DeleteQueue(asker=asker, name=queue.queue.name, key=queue.key))
-
-    def _lose_if_left(self, queue: LocalQueue) -> None:
-        """A queue whose topic was deleted, unless the queue was, and perhaps declared again since."""
-        rooms = self.broker.vhosts.get(queue.queue.vhost)
-        known = None if rooms is None else rooms.queues.get(queue.queue.name)
-        is_same = known is not None and known.topic == queue.queue.topic
-        if is_same and queue.queue.topic not in self.engine.metadata.image.topics:
-            self.lose(queue)
-
-    def lost_last_consumer(self, queue: LocalQueue) -> None:
-        """A queue that goes with its last consumer goes; not before one that lost its way may be back."""
-        if not queue.queue.auto_delete:
-            return
-        gone = LoseLastConsumer(vhost=queue.queue.vhost, queue=queue.queue.name, key=queue.key)
-        if not self._is_forgiving:
-            self._end(queue, gone)
-            return
-
-        def look_again() -> None:
-            if not queue.is_gone and not queue.line.consumers:
-                self._end(queue, gone)
-
-        delay_s = limits.QUEUE_REMOTE_SILENCE_MS_MAX / 1000
-        asyncio.get_running_loop().call_later(delay_s, look_again)
-
-    def _end(self, queue: LocalQueue, command: Command) -> None:
-        """From now on nobody can begin to use the queue, until it is gone or could not be ended."""
-        if not queue.ending.has_begun and not self._is_stopped and self.engine.runtime.running:
-            queue.ending.begin()
-            self.spawn(self._ended(queue, command), type(command).__name__)
-
-    async def end(self, queue: LocalQueue, command: DeleteQueue) -> None:
-        """As if nobody used the queue any more, for somebody who waits for it. Raises a ``BrokerRefusal``.
-
-        What is not known to be decided is asked again until it is: until then nothing may come into the
-        queue, since it may go.
-        """
-        decide(self.broker, command)
-        queue.ending.begin()
-        try:
-            while True:
-                try:
-                    await self.ask(command)
-                except (BrokerRefusal, ShuttingDown):
-                    raise
-                except MillpondError as error:
-                    log.warning("%s: whether it goes is not known: %s", queue.queue.resource, error)
-                    if queue.is_gone or not self.engine.runtime.running:
-                        raise
-                    await asyncio.sleep(_AGAIN_S)
-                else:
-                    return
-        finally:
-            queue.ending.finish()
-
-    async def _ended(self, queue: LocalQueue, command: Command) -> None:
-        try:
-            await self._quietly(command)
-        finally:
-            queue.ending.finish()
-
-    @contextmanager
-    def forgiving(self) -> Iterator[None]:
-        """Consumers that are lost in here may come again."""
-        self._is_forgiving = True
-        try:
-            yield
-        finally:
-            self._is_forgiving = False
+    # --- commands of the broker's own --------------------------------------------------------------------
 
     def soon(self, command: Command) -> None:
         """Carry out a command of the broker's own; nobody waits for it."""
-        if not self._is_stopped and self.engine.runtime.running:
-            self.spawn(self._quietly(command), type(command).__name__)
+        if self.is_running:
+            self.spawn(self.carry_out(command), type(command).__name__)
 
-    async def _quietly(self, command: Command) -> None:
+    async def carry_out(self, command: Command) -> None:
+        """Carry out a command that no client waits for; a refusal is logged."""
         try:
             await self.ask(command)
         except BrokerRefusal as error:
@@ -534,8 +456,9 @@ class Queues:
         except MillpondError as error:
             log.warning("%s: %s", type(command).__name__, error)
             if isinstance(command, LoseConnection):
-                # Nobody else will say it, and nobody has that name again: what it had would stay for ever.
-                await asyncio.sleep(_AGAIN_S)
+                # No other node will report it, and the name is never used again: what the connection had
+                # would stay for ever.
+                await asyncio.sleep(_RETRY_PAUSE_S)
                 self.soon(command)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
@@ -544,71 +467,6 @@ class Queues:
             self.engine.runtime.tasks.spawn(coroutine, name=name)
         except ShuttingDown:
             return
-
-    # --- publishers that are too fast for hosts elsewhere ------------------------------------------------
-
-    def count_unanswered(self, size: int) -> None:
-        """So many more bytes wait for an answer of a host, or fewer."""
-        self._unanswered_bytes += size
-        if size < 0 and self._unanswered_bytes <= limits.QUEUE_WAITING_BYTES_MAX // 2:
-            waiting, self._waiting_for_relief = self._waiting_for_relief, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
-
-    def relief(self) -> Coroutine[Any, Any, None] | None:
-        """What a publisher has to wait for before it is listened to again; mostly nothing."""
-        if self._unanswered_bytes <= limits.QUEUE_WAITING_BYTES_MAX:
-            return None
-        return self._relieved()
-
-    async def _relieved(self) -> None:
-        while self._unanswered_bytes > limits.QUEUE_WAITING_BYTES_MAX and not self._is_stopped:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting_for_relief.append(future)
-            await future
-
-    # --- messages between nodes ------------------------------------------------------------------------
-
-    def sealed(self, messages: Sequence[Message]) -> bytes:
-        """Messages as they are kept."""
-        return bytes(build_batch(self.codec.to_records(messages)))
-
-    def opened(self, batch: bytes) -> list[Message]:
-        """Messages that were ``sealed``."""
-        return [
-            self.read(record)
-            for position, _header in iter_batches(batch)
-            for record in decode_batch(batch, position)
-        ]
-
-    def send_reply(self, node: NodeId, key: str, message: Message) -> None:
-        """An answer for a channel of another node; nobody hears whether it came.
-
-        Anybody may write an address of a node that does not answer: what is too much is dropped.
-        """
-        if self._replies >= limits.QUEUE_REPLIES_MAX:
-            log.info("an answer for node %d is lost: too many are on their way", node)
-            return
-        self._replies += 1
-        self.spawn(self._pass_reply(node, key, message), f"reply to node {node}")
-
-    async def _pass_reply(self, node: NodeId, key: str, message: Message) -> None:
-        peers = self.engine.peers
-        try:
-            if peers is None:
-                raise PeerUnreachable(f"node {node} is none of this node's peers")
-            reply = PassReply(key=key, batch=self.sealed([message]))
-            await peers.call(node, reply, timeout_ms=limits.QUEUE_HOST_ANSWER_MS_MAX)
-        except MillpondError as error:
-            log.info("an answer for node %d is lost: %s", node, error)
-        finally:
-            self._replies -= 1
-
-    async def _on_pass_reply(self, request: PassReply) -> None:
-        if self.on_reply is not None:
-            for message in self.opened(request.batch):
-                self.on_reply(request.key, message)
 
     # --- messages --------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
-"""Many deadlines, one heap, one timer of the loop.
+"""Many deadlines in one heap with one timer of the event loop: the one way to call owners of RAM deadlines.
 
-Each has a key; setting a later time for a key that will ring earlier does nothing, because whoever is rung
-looks at the clock and sets the next time himself. So a deadline that moves costs nothing.
+Each deadline has a key. Setting a later time for a key that is due earlier does nothing, because its owner is
+called at the earlier time, looks at the clock and sets the next time itself. So a deadline that moves costs
+nothing. Deadlines that must survive a restart are durable timers (``engine/timers``).
 """
 
 import asyncio
@@ -10,12 +11,12 @@ from heapq import heappop, heappush
 
 from millpond.base.clock import Clock
 
-# A time that does not come; setting it is not setting anything.
+# A time that does not come; setting it has no effect.
 NEVER_MS = 2**63 - 1
 
 
 class Deadlines:
-    """Calls, each at its time by the steady clock."""
+    """Calls functions, each at its time by the steady clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -27,7 +28,7 @@ class Deadlines:
         self._stopped = False
 
     def set(self, due_ms: int, key: object, call: Callable[[], None]) -> None:
-        """Call at a time, unless the same key will be called before it."""
+        """Call at a time, unless a call for the same key is due before it."""
         if self._stopped or due_ms >= self._due.get(key, NEVER_MS):
             return
         self._due[key] = due_ms
@@ -36,7 +37,7 @@ class Deadlines:
         self._set_timer()
 
     def stop(self) -> None:
-        """No more calls."""
+        """Call nothing any more."""
         self._stopped = True
         self._heap.clear()
         self._due.clear()
@@ -53,9 +54,9 @@ class Deadlines:
             self._timer.cancel()
         wait_ms = max(due_ms - self._clock.monotonic_ms(), 0)
         self._timer_due_ms = due_ms
-        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._ring)
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
         try:

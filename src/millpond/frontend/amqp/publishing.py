@@ -14,6 +14,7 @@ from millpond.auth.permissions import Right
 from millpond.base import errors
 from millpond.base.fields import Table, type_name
 from millpond.engine.api.queues import Kept
+from millpond.engine.api.runtime import when_all_done
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.codec import changed, chosen_by, message_of
 from millpond.frontend.amqp.expirations import wrong_expiration
@@ -190,25 +191,18 @@ class Publishing:
         if not self._durable:
             self._answer(first, is_kept=True)
             return
-        missing = set(self._durable)
-        failed = False
-
-        def on_done(done: Kept) -> None:
-            nonlocal failed
-            failed = failed or not self._look_at(done)
-            missing.discard(done)
-            if not missing:
-                self._answer(first, is_kept=not failed)
-
-        for future in tuple(missing):
-            future.add_done_callback(on_done)
+        when_all_done(self._durable, lambda: self._answer(first, is_kept=self._are_kept()))
 
     async def settled(self) -> bool:
         """Wait until everything is durable; whether it all is."""
         if self._durable:
             await asyncio.wait(self._durable)
+        return self._are_kept() and not self._refused
+
+    def _are_kept(self) -> bool:
+        """Look at everything that was to become durable. Return whether it all has."""
         kept = [self._look_at(one) for one in self._durable]
-        return all(kept) and not self._refused
+        return all(kept)
 
     def _look_at(self, done: Kept) -> bool:
         """Whether it is as durable as it should be. What a queue did not admit after all is refused."""

@@ -31,7 +31,7 @@ class Replies:
         self._frontend = frontend
         self._node = frontend.engine.info.node_id
         self._waiting: dict[str, Channel] = {}
-        frontend.queues.on_reply = self.deliver
+        frontend.queues.replies.on_reply = self.deliver
 
     def consume(self, channel: Channel, tag: str, *, no_ack: bool) -> None:
         """The channel wants answers. Raises ``ResourceInUse`` as RabbitMQ refuses it."""
@@ -76,7 +76,7 @@ class Replies:
         if node == self._node:
             self.deliver(key, message)
         else:
-            self._frontend.queues.send_reply(node, key, message)
+            self._frontend.queues.replies.send(node, key, message)
 
     def deliver(self, key: str, message: Message) -> None:
         """An answer for a channel of this node, if it is still there and reads what it is sent."""

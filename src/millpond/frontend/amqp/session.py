@@ -56,6 +56,7 @@ from millpond.wire.amqp.methods import (
 from millpond.wire.amqp.order import State
 from millpond.wire.amqp.server import ServerConnection
 from millpond.wire.amqp.violations import ReplyCode, Violation
+from millpond.wire.shape import received
 
 if TYPE_CHECKING:
     from millpond.frontend.amqp.frontend import AmqpFrontend
@@ -163,7 +164,7 @@ class AmqpSession:
             return 0
         self._liveness.received()
         self.received_bytes += len(data)
-        events = self.wire.receive_data(data)
+        events = received(self.wire, data)
         self._events += events
         self.is_awaited = any(map(self._is_awaited, events))
         self._run()
@@ -389,7 +390,7 @@ class AmqpSession:
 
     def read_on(self) -> None:
         """What came before its time is read now."""
-        self._events += self.wire.receive_data(b"")
+        self._events += received(self.wire, b"")
 
     def _fail(
         self, error: errors.MillpondError, number: int, method: Method | type[Method] | None
@@ -470,7 +471,7 @@ class AmqpSession:
         """What has to be waited for before more is carried out, if anything."""
         if channel.transaction is not None:
             self.transactions.publish(channel, messages)
-            return self.frontend.queues.relief()
+            return self.frontend.queues.unanswered.relief()
         publishing = Publishing(self, channel)
         try:
             publishing.add(messages)
@@ -484,7 +485,7 @@ class AmqpSession:
             return self._publish_in_steps(publishing)
         publishing.carry_out()
         publishing.confirm()
-        return self.frontend.queues.relief()
+        return self.frontend.queues.unanswered.relief()
 
     async def _publish_in_steps(
         self, publishing: Publishing, error: errors.MillpondError | None = None
@@ -495,7 +496,7 @@ class AmqpSession:
         publishing.confirm()
         if error is not None:
             raise error
-        relief = self.frontend.queues.relief()
+        relief = self.frontend.queues.unanswered.relief()
         if relief is not None:
             await relief
 

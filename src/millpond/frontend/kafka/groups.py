@@ -2,9 +2,9 @@
 
 import asyncio
 
-from millpond.base.errors import NotCoordinator
 from millpond.engine.api.groups import ErrorClass
-from millpond.frontend.kafka.handler import Context, Deferred, Payload, Result
+from millpond.frontend.kafka.handler import Context, Payload, Result
+from millpond.frontend.kafka.transactions import when_all_durable
 from millpond.wire.kafka.api import ErrorCode
 from millpond.wire.kafka.error_codes import CODES
 
@@ -18,17 +18,8 @@ def code_for(error: ErrorClass | None) -> ErrorCode:
 
 
 def when_durable(durable: "asyncio.Future[None] | None", payload: Payload) -> Result:
-    """The answer, now or when what it confirms is on disk."""
-    if durable is None:
-        return payload
-    deferred = Deferred()
-
-    def settle(done: "asyncio.Future[None]") -> None:
-        failed = done.cancelled() or done.exception() is not None
-        deferred.resolve(NotCoordinator("the offsets could not be flushed") if failed else payload)
-
-    durable.add_done_callback(settle)
-    return deferred
+    """Return the answer, now or when the offsets that it confirms are on disk."""
+    return when_all_durable((durable,), payload, failure="the offsets could not be flushed")
 
 
 def client_host(context: Context) -> str:

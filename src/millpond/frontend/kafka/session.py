@@ -37,9 +37,10 @@ from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
 from millpond.frontend.kafka.throttling import charge, with_throttle
 from millpond.peer.versions import UNKNOWN_VERSION
 from millpond.wire.kafka.api import APIS, ErrorCode
-from millpond.wire.kafka.connection import NEED_DATA, Request, ServerConnection
+from millpond.wire.kafka.connection import Request, ServerConnection
 from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.primitives import BytesLike
+from millpond.wire.shape import NEED_DATA
 
 if TYPE_CHECKING:
     from millpond.frontend.kafka.frontend import KafkaFrontend

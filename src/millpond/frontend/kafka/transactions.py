@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable
 
 from millpond.base.errors import MillpondError, NotCoordinator
+from millpond.engine.api.runtime import when_all_succeed
 from millpond.frontend.kafka.handler import Deferred, Payload
 from millpond.wire.kafka.api import ErrorCode
 from millpond.wire.kafka.error_codes import code_of
@@ -18,21 +19,20 @@ def fenced_code(error: MillpondError, *, version: int, fenced_from: int) -> Erro
 
 
 def when_all_durable(
-    futures: "Iterable[asyncio.Future[None] | None]", payload: Payload
+    futures: "Iterable[asyncio.Future[None] | None]",
+    payload: Payload,
+    *,
+    failure: str = "the transaction could not be flushed",
 ) -> Payload | Deferred:
-    """The answer, now or when everything that it confirms is on disk."""
-    missing = {future for future in futures if future is not None}
+    """Return the answer, now or when all records that it confirms are on disk. ``failure`` is the message of
+    the ``NotCoordinator`` that a client gets if they are not.
+    """
+    missing = [future for future in futures if future is not None]
     if not missing:
         return payload
     deferred = Deferred()
-
-    def settle(done: "asyncio.Future[None]") -> None:
-        missing.discard(done)
-        if done.cancelled() or done.exception() is not None:
-            deferred.resolve(NotCoordinator("the transaction could not be flushed"))
-        elif not missing:
-            deferred.resolve(payload)
-
-    for future in tuple(missing):
-        future.add_done_callback(settle)
+    when_all_succeed(
+        missing,
+        lambda error: deferred.resolve(payload if error is None else NotCoordinator(failure)),
+    )
     return deferred

@@ -25,6 +25,7 @@ from millpond.wire.amqp.events import (
 )
 from millpond.wire.amqp.methods import Method
 from millpond.wire.amqp.violations import ReplyCode
+from millpond.wire.shape import received
 
 _CHANNEL = 1
 
@@ -123,7 +124,7 @@ class InnerChannel:
         while not self._events:
             if pipe.arrived:
                 arrived, pipe.arrived = pipe.arrived, []
-                self._events += self._client.receive_data(b"".join(arrived))
+                self._events += received(self._client, b"".join(arrived))
                 self._flush()
             elif pipe.is_closed:
                 raise Closed(ReplyCode.CONNECTION_FORCED, "the connection is gone")

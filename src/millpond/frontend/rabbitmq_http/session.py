@@ -1,4 +1,4 @@
-"""One connection to the management API: HTTP/1.1 by h11, one request at a time, everything within bounds.
+"""One connection to the management API: HTTP/1.1, one request at a time, everything within bounds.
 
 Requests whose answers take long take turns with the other connections (``engine/runtime/turns.py``), and
 bodies have their part of the memory of requests (``engine/limits/request_memory.py``).
@@ -14,13 +14,20 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
-import h11
-
 from millpond.base import limits
 from millpond.base.errors import ShuttingDown
 from millpond.engine.api.limits import Gathered, RequestMemory
 from millpond.engine.api.runtime import SHORT_NS, Timed, Turns
 from millpond.frontend.rabbitmq_http.http import Refused, Request, Response
+from millpond.wire.http.server import (
+    BadRequest,
+    BodyPiece,
+    ConnectionClosed,
+    RequestEnd,
+    RequestHead,
+    ServerConnection,
+)
+from millpond.wire.shape import NeedData
 
 if TYPE_CHECKING:
     from millpond.frontend.rabbitmq_http.frontend import Management
@@ -75,10 +82,11 @@ class HttpSession:
         self._writer = writer
         self._turns = turns
         self._gathered = Gathered(memory, self)
-        self._http = h11.Connection(
-            h11.SERVER, max_incomplete_event_size=limits.MANAGEMENT_HEAD_BYTES_MAX
+        self._http = ServerConnection(
+            head_bytes_max=limits.MANAGEMENT_HEAD_BYTES_MAX,
+            body_bytes_max=limits.MANAGEMENT_BODY_BYTES_MAX,
         )
-        self._head: h11.Request | None = None
+        self._head: RequestHead | None = None
         # Whether some of the next request is there.
         self._has_begun = False
         self._body = bytearray()
@@ -124,7 +132,7 @@ class HttpSession:
         """The client may have sent all and still want its answer."""
         if self._is_over:
             return False
-        self._http.receive_data(b"")
+        self._http.receive_eof()
         self._advance()
         return self.is_busy
 
@@ -151,43 +159,33 @@ class HttpSession:
     # --- a request ---------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Go as far as what has come allows."""
+        """Handle the events of the bytes that have arrived, until a request is complete."""
         while not (self.is_busy or self._is_lost or self._is_over):
             try:
                 event = self._http.next_event()
-            except h11.RemoteProtocolError as error:
-                self._refuse(error.error_status_hint, "bad_request", str(error))
+            except BadRequest as error:
+                too_large = error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+                reason = "payload_too_large" if too_large else "bad_request"
+                self._refuse(error.status, reason, str(error))
                 return
-            if isinstance(event, h11.Request):
-                self._begin(event)
-            elif isinstance(event, h11.Data):
-                self._body += event.data
-                if len(self._body) > limits.MANAGEMENT_BODY_BYTES_MAX:
-                    self._refuse_size()
+            match event:
+                case RequestHead():
+                    self._head = event
+                    self._body_bytes_max = event.body_bytes_max
+                case BodyPiece():
+                    self._body += event.data
+                    stranger_max = limits.MANAGEMENT_STRANGER_BYTES_MAX
+                    if len(self._body) > stranger_max and self._is_stranger():
+                        self._refuse(HTTPStatus.UNAUTHORIZED, "not_authorized", "Login failed")
+                        return
+                case RequestEnd():
+                    self._hand_over()
+                case ConnectionClosed():
+                    self._writer.close()
                     return
-                if len(self._body) > limits.MANAGEMENT_STRANGER_BYTES_MAX and self._is_stranger():
-                    self._refuse(HTTPStatus.UNAUTHORIZED, "not_authorized", "Login failed")
-                    return
-            elif isinstance(event, h11.EndOfMessage):
-                self._hand_over()
-            elif isinstance(event, h11.ConnectionClosed):
-                self._writer.close()
-                return
-            else:
-                if self._http.they_are_waiting_for_100_continue:
-                    self._write(
-                        h11.InformationalResponse(status_code=100, headers=[], reason="Continue")
-                    )
-                return
-
-    def _begin(self, head: h11.Request) -> None:
-        self._head = head
-        self._body_bytes_max = limits.MANAGEMENT_BODY_BYTES_MAX
-        for name, value in head.headers:
-            if name == b"content-length":
-                self._body_bytes_max = int(value)
-                if int(value) > limits.MANAGEMENT_BODY_BYTES_MAX:
-                    self._refuse_size()
+                case NeedData():
+                    if self._http.is_awaiting_continue:
+                        self._write(self._http.send_continue())
                     return
 
     def _is_stranger(self) -> bool:
@@ -200,10 +198,10 @@ class HttpSession:
         """As far as it has come."""
         head = self._head
         assert head is not None
-        headers = dict(head.headers)
+        headers = head.headers
         return Request(
-            method=head.method.decode("ascii"),
-            target=head.target.decode("ascii", "replace"),
+            method=head.method,
+            target=head.target,
             authorization=headers.get(b"authorization", b"").decode("latin-1"),
             body=bytes(self._body),
             peer=self.peer,
@@ -258,11 +256,10 @@ class HttpSession:
         """The connection is free for another request, or is over."""
         if self._is_lost:
             return
-        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+        if not self._http.start_next():
             self._writer.close()
             return
-        self._http.start_next_cycle()
-        self._has_begun = bool(self._http.trailing_data[0])
+        self._has_begun = self._http.has_unread_bytes
         self._arm(limits.MANAGEMENT_REQUEST_S if self._has_begun else limits.MANAGEMENT_IDLE_S)
         self._advance()
         self._note_memory()
@@ -315,18 +312,10 @@ class HttpSession:
 
     # --- answers -----------------------------------------------------------------------------------
 
-    def _refuse_size(self) -> None:
-        most = limits.MANAGEMENT_BODY_BYTES_MAX
-        self._refuse(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            "payload_too_large",
-            f"a body of at most {most} bytes is taken",
-        )
-
     def _refuse(self, status: int, error: str, reason: str) -> None:
         """Answer a request that is not read any further, and end the connection."""
         log.info("peer=%s: %s", self.peer, reason)
-        if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+        if self._http.can_respond:
             self._send(Refused(status, error, reason).response, is_last=True)
         self._is_over = True
         self._disarm()
@@ -346,14 +335,11 @@ class HttpSession:
             headers.append(("connection", "close"))
         if response.status == HTTPStatus.NO_CONTENT:
             headers = headers[1:]
-        reason = HTTPStatus(response.status).phrase
-        self._write(h11.Response(status_code=response.status, headers=headers, reason=reason))
-        if response.body and not is_head:
-            self._write(h11.Data(data=response.body))
-        self._write(h11.EndOfMessage())
+        self._write(
+            self._http.send_response(response.status, headers, response.body, is_head=is_head)
+        )
 
-    def _write(self, event: h11.Event) -> None:
-        data = self._http.send(event)
+    def _write(self, data: bytes) -> None:
         if data and not self._is_lost:
             self._writer.writelines((data,))
 

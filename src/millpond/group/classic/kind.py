@@ -13,7 +13,7 @@ from millpond.base.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
-from millpond.base.schema import Reader
+from millpond.base.kafka_encoding import Reader
 from millpond.group.classic import records
 from millpond.group.classic.group import ClassicGroup
 from millpond.group.classic.records import (

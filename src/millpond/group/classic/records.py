@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from millpond.base.schema import Reader, nullable_string, string
+from millpond.base.kafka_encoding import Reader, nullable_string, string
 from millpond.group.records import GONE, GroupRecord, Notice
 
 GROUP_KEY_VERSION = 2

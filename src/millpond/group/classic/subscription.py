@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from millpond.base.errors import MalformedData
-from millpond.base.schema import Reader, string
+from millpond.base.kafka_encoding import Reader, string
 
 PROTOCOL_TYPE = "consumer"
 
@@ -94,6 +94,6 @@ def _user_data(reader: Reader) -> bytes:
 
 def _count(reader: Reader) -> int:
     count = reader.int32()
-    if not 0 <= count <= len(reader.data):
+    if not 0 <= count <= reader.size:
         raise MalformedData(f"a consumer's message cannot have {count} items")
     return count

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, get_args
 
 from millpond.base.errors import GroupNotFound
-from millpond.base.schema import Reader
+from millpond.base.kafka_encoding import Reader
 from millpond.group.classic.group import ClassicGroup
 from millpond.group.consumer import migration, records
 from millpond.group.consumer.decisions import check_heartbeat

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from millpond.base.errors import MalformedData
-from millpond.base.schema import (
+from millpond.base.kafka_encoding import (
     NO_TAGS,
     Reader,
     compact_array,
@@ -318,7 +318,7 @@ def _read_classic(reader: Reader) -> ClassicMemberInfo:
 
 def _read_current(group_id: str, member_id: str, reader: Reader) -> CurrentStored:
     epoch, previous_epoch = reader.int32(), reader.int32()
-    number = int.from_bytes(reader.take(1), "big", signed=True)
+    number = reader.int8()
     known = number in frozenset(MemberState)
     return CurrentStored(
         group_id=group_id,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, get_args
 
 from millpond.base.errors import GroupNotFound
-from millpond.base.schema import Reader
+from millpond.base.kafka_encoding import Reader
 from millpond.group.epoch_kind import EpochGroupKind
 from millpond.group.epochs import JOINING
 from millpond.group.kind import Group, GroupContext, Handler, Staged, check_group_id

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from millpond.base import varint
 from millpond.base.errors import GroupError, MalformedData
-from millpond.base.schema import (
+from millpond.base.kafka_encoding import (
     NO_TAGS,
     Reader,
     compact_array,
@@ -384,7 +384,7 @@ def _read_endpoint(reader: Reader) -> tuple[str, int] | None:
         return None
     if presence != _THERE:
         raise MalformedData("a member's endpoint is neither there nor missing")
-    host, port = reader.compact_string(), int.from_bytes(reader.take(2), "big")
+    host, port = reader.compact_string(), reader.uint16()
     reader.tagged_fields()
     return host, port
 
@@ -404,7 +404,7 @@ def _read_held(reader: Reader, epoch: int) -> HeldTasks:
 
 def _read_current(group_id: str, member_id: str, reader: Reader) -> StreamsCurrentStored:
     epoch, previous_epoch = reader.int32(), reader.int32()
-    number = int.from_bytes(reader.take(1), "big", signed=True)
+    number = reader.int8()
     return StreamsCurrentStored(
         group_id=group_id,
         member_id=member_id,

@@ -15,7 +15,6 @@ from millpond.wire.amqp.events import (
     ChannelClosed,
     ChannelOpened,
     ConnectionClosed,
-    Event,
     HeaderRefused,
     MethodReceived,
     OpenRequested,
@@ -80,16 +79,14 @@ class ClientConnection(Frames):
         self._out: list[bytes] = [PROTOCOL_HEADER]
         self._channels: set[int] = set()
 
-    def receive_data(self, data: bytes) -> list[Event]:
-        """Take bytes from the broker, in any pieces. Return the events in order."""
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes from the broker, in any pieces; ``next_event`` returns the events."""
         if self.is_over:
-            return []
+            return
         if not self._has_begun:
             data = self._begin(data)
         if data:
             self._cut(data)
-        events, self._events = self._events, []
-        return events
 
     def data_to_send(self) -> list[bytes]:
         """Return the bytes to send now, in order, and forget them."""

@@ -9,6 +9,7 @@ complete in one read, they become a ``Publish`` in one step; everything else goe
 comes in several reads: its pieces are kept as they came and copied once, when the last one has arrived.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from struct import Struct
 
@@ -36,6 +37,7 @@ from millpond.wire.amqp.gathering import (
 )
 from millpond.wire.amqp.methods import METHODS, BasicPublish, Method
 from millpond.wire.amqp.violations import ReplyCode, Violation, erlang_bytes, erlang_numbers
+from millpond.wire.shape import NEED_DATA, NeedData, Receiving
 
 _START_BYTES = FRAME_START.size
 _PUBLISH = b"\x00\x3c\x00\x28"
@@ -49,7 +51,7 @@ _SHOWN_BYTES = 16
 _FORGIVEN_BYTES = FRAME_OVERHEAD
 
 
-class Frames:
+class Frames(Receiving[Event]):
     """The receiving half of a connection. A subclass for each role interprets the methods."""
 
     def __init__(self, *, body_bytes_max: int) -> None:
@@ -64,13 +66,17 @@ class Frames:
         self._begun_bytes = 0
         # The bytes of method frames that are publishes on open channels, and the decoded methods.
         self._routes: dict[bytes, BasicPublish] = {}
-        self._events: list[Event] = []
+        self._events: deque[Event] = deque()
 
     def limit_frames(self, frame_max: int) -> None:
         """Set the largest frame that may be received from now on; 0 means no limit."""
         unbounded = 2**32 - 1
         largest = frame_max - FRAME_OVERHEAD + _FORGIVEN_BYTES if frame_max else unbounded
         self._payload_max = largest
+
+    def next_event(self) -> Event | NeedData:
+        """Return the next event, or ``NEED_DATA``. Never raises: a violation is an event."""
+        return self._events.popleft() if self._events else NEED_DATA
 
     @property
     def is_gathering(self) -> bool:

@@ -1,8 +1,8 @@
 """The broker's end of an AMQP connection, without any socket.
 
-``receive_data`` takes bytes in any pieces and returns events; ``data_to_send`` returns the bytes to send. The
-connection knows its states (header, login, tuning, opening, channels, closing) and nothing of queues: its
-owner executes the methods and answers with ``send``.
+Its shape is the common one (``wire/shape.py``), except that a violation is an event, because the peer is told
+of it; ``data_to_send`` returns the bytes to send. The connection knows its states (header, login, tuning,
+opening, channels, closing) and nothing of queues: its owner executes the methods and answers with ``send``.
 
 After a violation that closes the connection, or a close by either side, everything but the end of the close
 handshake is dropped. ``is_over`` says that nothing more will happen and that the socket can be closed once
@@ -25,7 +25,6 @@ from millpond.wire.amqp.events import (
     ChannelClosed,
     ChannelOpened,
     ConnectionClosed,
-    Event,
     HeaderRefused,
     LoginOffered,
     MethodReceived,
@@ -83,20 +82,18 @@ class ServerConnection(Frames):
 
     # --- in and out ----------------------------------------------------------------------------------
 
-    def receive_data(self, data: bytes) -> list[Event]:
-        """Take bytes from the peer, in any pieces. Return the events in order. Never raises.
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes from the peer, in any pieces; ``next_event`` returns the events. Never raises.
 
         Bytes that a client sends before its login or its virtual host is answered wait: after the answer the
         owner calls this once more, without data.
         """
         if self.state is State.OVER:
-            return []
+            return
         if self.state is State.HANDSHAKE:
             data = self._shake_hands(data)
         if not self.is_over:
             self._take(data)
-        events, self._events = self._events, []
-        return events
 
     def data_to_send(self) -> list[bytes]:
         """Return the bytes to send now, in order, and forget them."""

@@ -1,9 +1,8 @@
 """Both ends of a Kafka connection, without any socket.
 
-Feed bytes with ``receive_data`` in any pieces, or let the event loop read into ``get_buffer``; then take
-events with ``next_event`` until it returns ``NEED_DATA``. A frame is a 32-bit size and as many bytes; a
-request starts with a header that has the API and its version, a response with the correlation id of its
-request.
+Its shape is the common one (``wire/shape.py``); instead of giving bytes to ``receive_data`` the event loop
+may read into ``get_buffer``. A frame is a 32-bit size and as many bytes; a request starts with a header that
+has the API and its version, a response with the correlation id of its request.
 
 A size is checked against its limit before any byte of the frame is kept, and memory is taken as bytes arrive,
 not as they are announced. Each frame becomes one ``bytearray``: the body of a request is a writable view of
@@ -12,23 +11,14 @@ that the connection is unusable and raises it again.
 """
 
 from collections import deque
-from enum import Enum
 from struct import Struct
-from typing import Any, Final
+from typing import Any
 
 from millpond.base import limits
 from millpond.base.errors import LocalProtocolError, MillpondError, RemoteProtocolError
 from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
 from millpond.wire.kafka.primitives import BytesLike, pack_nullable_string, skip_tags
-
-
-class NeedData(Enum):
-    """The result of ``next_event`` when the bytes so far hold no further event."""
-
-    NEED_DATA = "need data"
-
-
-NEED_DATA: Final = NeedData.NEED_DATA
+from millpond.wire.shape import NEED_DATA, NeedData, Receiving
 
 _SIZE = Struct(">i")
 _REQUEST_HEADER = Struct(">hhih")  # api key, version, correlation id, length of the client id
@@ -324,7 +314,7 @@ class _Frames:
         self.partial = None
 
 
-class ServerConnection(_Frames):
+class ServerConnection(_Frames, Receiving[Request]):
     """The broker's end: requests in, responses out.
 
     ``request_bytes_max`` bounds every frame; ``control_bytes_max`` bounds those that carry no records. A
@@ -423,7 +413,7 @@ class ServerConnection(_Frames):
                 raise _too_large(size, self._control_bytes_max, f"a request of api {api_key}")
 
 
-class ClientConnection(_Frames):
+class ClientConnection(_Frames, Receiving[Response]):
     """The client's end: requests out, responses in, matched in the order of sending."""
 
     __slots__ = ("_client_id", "_correlation_id", "_response_bytes_max", "_waiting")

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 
 from millpond.base.errors import RemoteProtocolError
 from millpond.wire.kafka.api import APIS
-from millpond.wire.kafka.connection import NEED_DATA, Request, ServerConnection
+from millpond.wire.kafka.connection import Request, ServerConnection
 from millpond.wire.kafka.primitives import BytesLike
+from millpond.wire.shape import NEED_DATA
 
 _HEADER = struct.Struct(">hhih")
 _SIZE = struct.Struct(">i")

@@ -2,7 +2,12 @@
 
 The response is a list of buffers: record data go from the log to the socket as the very buffer that the log
 returned, between the few bytes that surround it. Partitions are named tuples because a consumer may ask for
-thousands at a time. The generated codec (``messages/fetch.py``) serves clients.
+thousands at a time.
+
+The generated codec (``messages/fetch.py``) serves clients and the metadata log. Both are kept for speed: with
+1,000 partitions this one decodes a request of version 17 in 0.40 ms instead of 0.76 ms and encodes the
+response in 2.0 ms instead of 7.0 ms, without copying the records (``bench/micro_messages.py``). On random
+messages of all versions both give the same bytes and values (``tests/property/wire/test_hot_four.py``).
 """
 
 from collections.abc import Sequence

@@ -23,6 +23,7 @@ from millpond.wire.amqp.methods import (
     QueueBind,
 )
 from millpond.wire.amqp.properties import encode_properties
+from millpond.wire.shape import received
 from tests.property.wire.amqp import made
 from tests.support.amqp_pair import Pair
 
@@ -64,7 +65,7 @@ def flat(events: list[Event]) -> list[object]:
 @given(st.lists(steps(), max_size=12), st.integers(0, 2**32))
 def test_a_stream_says_the_same_however_it_is_cut(parts: list[bytes], seed: int) -> None:
     stream = b"".join(parts)
-    whole = flat(Pair().opened(1, 2).server.receive_data(stream))
+    whole = flat(received(Pair().opened(1, 2).server, stream))
     assert len(whole) == len(parts)
     chance = random.Random(seed)
     server = Pair().opened(1, 2).server
@@ -72,7 +73,7 @@ def test_a_stream_says_the_same_however_it_is_cut(parts: list[bytes], seed: int)
     position = 0
     while position < len(stream):
         size = chance.choice((1, 7, 8, 20, 100, 9000))
-        pieces += server.receive_data(stream[position : position + size])
+        pieces += received(server, stream[position : position + size])
         position += size
     assert flat(pieces) == whole
     assert server.unread_bytes == 0
@@ -86,9 +87,9 @@ def test_damage_is_a_violation_or_another_message(parts: list[bytes], data: st.D
         place = data.draw(st.integers(0, len(stream) - 1))
         stream[place] = data.draw(st.integers(0, 255))
     server = Pair().opened(1, 2).server
-    events = server.receive_data(bytes(stream))
+    events = received(server, bytes(stream))
     assert sum(isinstance(event, Violated) and event.error.is_hard for event in events) <= 1
-    server.receive_data(bytes(stream))
+    received(server, bytes(stream))
     server.data_to_send()
 
 
@@ -96,7 +97,7 @@ def test_damage_is_a_violation_or_another_message(parts: list[bytes], data: st.D
 def test_garbage_from_the_first_byte(parts: list[bytes]) -> None:
     server = Pair().server
     for part in parts:
-        server.receive_data(part)
+        received(server, part)
 
 
 @given(made.methods(BasicDeliver, BasicReturn), made.properties, bodies)

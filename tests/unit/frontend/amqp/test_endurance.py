@@ -56,7 +56,7 @@ def test_a_queue_that_is_deleted_is_not_deleted_once_more_by_its_host(
     async def story() -> None:
         async with memory_amqp() as amqp:
             client, told = await amqp.client(1), list[Command]()
-            monkeypatch.setattr(amqp.frontend.queues, "_quietly", noting(told))
+            monkeypatch.setattr(amqp.frontend.queues, "carry_out", noting(told))
             await client.ask(1, QueueDeclare(queue="q", durable=True))
             await client.ask(1, QueueDelete(queue="q"))
             await asyncio.sleep(0.1)
@@ -244,13 +244,15 @@ def test_answers_for_a_node_that_is_away_do_not_pile_up(monkeypatch: pytest.Monk
         async with amqp_cluster() as cluster:
             client = await cluster.client(2, 1)
             names: list[str] = []
-            spawn = cluster.frontends[2].queues.spawn
+            tasks = cluster.frontends[2].engine.runtime.tasks
+            spawn = tasks.spawn
 
-            def counting(coroutine: Coroutine[Any, Any, None], name: str) -> None:
-                names.append(name)
-                spawn(coroutine, name)
+            def counting(coroutine: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
+                if name.startswith("reply"):
+                    names.append(name)
+                return spawn(coroutine, name=name)
 
-            monkeypatch.setattr(cluster.frontends[2].queues, "spawn", counting)
+            monkeypatch.setattr(tasks, "spawn", counting)
             for _number in range(50):
                 client.publish(1, BasicPublish(routing_key="amq.rabbitmq.reply-to.3.nobody"), b"")
             assert names == ["reply to node 3"] * 10
@@ -293,13 +295,13 @@ def test_what_ends_a_queue_does_not_end_the_next_one_of_its_name(
         async with memory_amqp() as amqp:
             queues, told = amqp.frontend.queues, list[Command]()
             client = await amqp.client(1)
-            carry_out = queues._quietly
-            monkeypatch.setattr(queues, "_quietly", noting(told))
+            carry_out = queues.carry_out
+            monkeypatch.setattr(queues, "carry_out", noting(told))
             await client.ask(1, QueueDeclare(queue="q", auto_delete=True))
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
             await client.ask(1, BasicCancel(consumer_tag="t"))
             await asyncio.sleep(0.1)
-            queues.lose(queues.hosted("/", "q"))
+            queues.deletions.lose(queues.hosted("/", "q"))
             await asyncio.sleep(0.1)
             assert [type(one) for one in told] == [LoseLastConsumer, DeleteQueue]
             await client.ask(1, QueueDelete(queue="q"))
@@ -307,7 +309,7 @@ def test_what_ends_a_queue_does_not_end_the_next_one_of_its_name(
             for late in told:
                 await carry_out(late)
             assert "q" in queues.broker.rooms("/").queues
-            queues.lose(queues.hosted("/", "q"))
+            queues.deletions.lose(queues.hosted("/", "q"))
             await asyncio.sleep(0.1)
             await carry_out(told[-1])
             assert "q" not in queues.broker.rooms("/").queues

@@ -45,6 +45,7 @@ from millpond.wire.amqp.methods import (
 from millpond.wire.amqp.properties import Properties
 from millpond.wire.amqp.sasl import EXTERNAL
 from millpond.wire.amqp.violations import erlang_bytes
+from millpond.wire.shape import received
 from tests.support.memory_amqp import AmqpMemoryBroker, AmqpMemoryClient, memory_amqp
 from tests.support.virtual_loop import run
 
@@ -68,7 +69,7 @@ class Caller:
 
     def writelines(self, buffers: Sequence[bytes]) -> None:
         self.raw += b"".join(buffers)
-        self.heard += self._client.receive_data(b"".join(buffers))
+        self.heard += received(self._client, b"".join(buffers))
 
     def pause_reading(self) -> None: ...
 

@@ -135,7 +135,9 @@ def test_a_client_that_is_kept_waiting_is_not_taken_for_dead(
     async def story() -> None:
         async with memory_amqp() as amqp:
             writer = await AmqpMemoryClient(amqp.frontend, ConnectOptions(heartbeat_s=2)).open(1)
-            monkeypatch.setattr(amqp.frontend.queues, "relief", lambda: asyncio.sleep(60))
+            monkeypatch.setattr(
+                amqp.frontend.queues.unanswered, "relief", lambda: asyncio.sleep(60)
+            )
             publish(writer, b"1")
             monkeypatch.undo()
             for _number in range(100):

@@ -18,6 +18,7 @@ from millpond.wire.amqp.methods import BasicAck, BasicPublish
 from millpond.wire.amqp.properties import NO_PROPERTIES
 from millpond.wire.amqp.server import ServerConnection
 from millpond.wire.amqp.violations import ReplyCode, Violation
+from millpond.wire.shape import received
 from tests.support.amqp_pair import Pair
 
 FRAME_MAX = 131_072
@@ -42,7 +43,7 @@ def read(connection: ServerConnection, stream: bytes, size: int) -> list[Event]:
     return [
         event
         for start in range(0, len(stream), size)
-        for event in connection.receive_data(stream[start : start + size])
+        for event in received(connection, stream[start : start + size])
     ]
 
 
@@ -72,15 +73,15 @@ def test_a_cut_at_every_place_around_the_frames_of_a_body() -> None:
     start = stream.index(FRAME_START.pack(3, 1, 9_000))
     for cut in (*range(start + 12), *range(start + 9_000, len(stream))):
         connection = server(1)
-        events = connection.receive_data(stream[:cut]) + connection.receive_data(stream[cut:])
+        events = received(connection, stream[:cut]) + received(connection, stream[cut:])
         assert bodies(events) == [body, b"small"]
 
 
 def test_the_messages_of_one_read_come_together_behind_a_body_that_it_ends() -> None:
     connection, body = server(1), pattern(20_000)
     stream = publish(1, body)
-    connection.receive_data(stream[:10_000])
-    (event,) = connection.receive_data(stream[10_000:] + publish(1, b"1") + publish(1, b"2"))
+    received(connection, stream[:10_000])
+    (event,) = received(connection, stream[10_000:] + publish(1, b"1") + publish(1, b"2"))
     assert bodies([event]) == [body, b"1", b"2"]
 
 
@@ -96,7 +97,7 @@ def test_other_channels_speak_between_the_frames_of_a_body() -> None:
 
 def test_a_wrong_end_of_a_body_is_named_as_if_it_had_come_at_once() -> None:
     stream = publish(1, pattern(20_000))[: -len(END)] + b"\x00" + publish(1, b"behind it")
-    (at_once,) = server(1).receive_data(stream)
+    (at_once,) = received(server(1), stream)
     connection = server(1)
     (in_pieces,) = read(connection, stream, 700)
     assert isinstance(at_once, Violated)
@@ -107,8 +108,8 @@ def test_a_wrong_end_of_a_body_is_named_as_if_it_had_come_at_once() -> None:
 
 def test_behind_a_frame_that_is_too_large_nothing_is_read() -> None:
     connection = server(1)
-    connection.receive_data(FRAME_START.pack(1, 1, FRAME_MAX + 1)[:6])
-    (event,) = connection.receive_data(b"\x01" + publish(1, b"x" * 100))
+    received(connection, FRAME_START.pack(1, 1, FRAME_MAX + 1)[:6])
+    (event,) = received(connection, b"\x01" + publish(1, b"x" * 100))
     assert isinstance(event, Violated)
     assert connection.is_over
 
@@ -116,9 +117,9 @@ def test_behind_a_frame_that_is_too_large_nothing_is_read() -> None:
 def test_a_channel_that_its_owner_closes_within_a_body_loses_the_rest_of_it() -> None:
     connection, body = server(1, 2), pattern(20_000)
     stream = publish(1, body)
-    connection.receive_data(stream[:10_000])
+    received(connection, stream[:10_000])
     connection.fail(Violation(ReplyCode.NOT_FOUND, "no queue", channel=1))
-    events = connection.receive_data(stream[10_000:] + publish(2, b"other"))
+    events = received(connection, stream[10_000:] + publish(2, b"other"))
     assert bodies(events) == [b"other"]
     assert connection.unread_bytes == 0
 

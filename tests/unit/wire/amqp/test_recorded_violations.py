@@ -2,6 +2,7 @@
 
 import pytest
 
+from millpond.wire.shape import received
 from tests.interop.amqp.answers import RECORDED_RAW, recorded
 from tests.interop.amqp.differences import as_rabbitmq
 from tests.interop.amqp.raw_scenes import RAW_SCENES
@@ -20,7 +21,7 @@ from tests.support.amqp_pair import Pair
 )
 def test_the_same_refusal(scene: str) -> None:
     pair = Pair().opened(1)
-    pair.server.receive_data(RAW_SCENES[scene])
-    events = pair.client.receive_data(b"".join(pair.server.data_to_send()))
+    received(pair.server, RAW_SCENES[scene])
+    events = received(pair.client, b"".join(pair.server.data_to_send()))
     heard = [said(event) for event in events]
     assert as_rabbitmq(scene, heard) == recorded(RECORDED_RAW)[scene]

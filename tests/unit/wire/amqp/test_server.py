@@ -37,6 +37,7 @@ from millpond.wire.amqp.properties import NO_PROPERTIES, Properties, encode_prop
 from millpond.wire.amqp.sasl import amqplain_response, plain_response, read_login
 from millpond.wire.amqp.server import ServerConnection
 from millpond.wire.amqp.violations import ReplyCode, Violation, erlang_bytes
+from millpond.wire.shape import received
 from tests.support.amqp_pair import Pair
 
 
@@ -52,7 +53,7 @@ def publish(channel: int, body: bytes, key: str = "k") -> bytes:
 def violation_after(data: bytes) -> Violation:
     """What a client with channel 1 open hears after sending this."""
     pair = Pair().opened(1)
-    (event,) = pair.server.receive_data(data)
+    (event,) = received(pair.server, data)
     assert isinstance(event, Violated)
     return event.error
 
@@ -70,7 +71,7 @@ def test_a_connection_opens_and_closes() -> None:
 
 def test_a_stranger_is_told_what_is_spoken_here() -> None:
     server = ServerConnection(Offer())
-    assert server.receive_data(b"GET / HTTP/1.1\r\n") == [HeaderRefused(b"GET / HT")]
+    assert received(server, b"GET / HTTP/1.1\r\n") == [HeaderRefused(b"GET / HT")]
     assert server.data_to_send() == [b"AMQP\x00\x00\x09\x01"]
     assert server.is_over
 
@@ -103,7 +104,7 @@ def test_a_challenge_is_answered() -> None:
     pair.turn()
     pair.server.challenge(b"who?")
     assert isinstance(pair.at_server[-1], LoginOffered)
-    assert pair.server.receive_data(frame(1, 0, b"\x00\x0a\x00\x15\x00\x00\x00\x02me")) == [
+    assert received(pair.server, frame(1, 0, b"\x00\x0a\x00\x15\x00\x00\x00\x02me")) == [
         LoginOffered("PLAIN", b"me", pair.client.options.client_properties)
     ]
 
@@ -135,7 +136,7 @@ def test_limits_that_were_not_offered_are_refused(tuned: ConnectionTuneOk, text:
     pair = Pair()
     pair.turn()
     pair.server.accept_login()
-    (event,) = pair.server.receive_data(method_frame(0, tuned))
+    (event,) = received(pair.server, method_frame(0, tuned))
     assert isinstance(event, Violated)
     assert not event.is_silent
     assert event.error.code is ReplyCode.NOT_ALLOWED
@@ -145,7 +146,7 @@ def test_limits_that_were_not_offered_are_refused(tuned: ConnectionTuneOk, text:
 def test_publishes_of_one_read_come_together() -> None:
     pair = Pair().opened(1, 2)
     stream = b"".join(publish(1, bytes([n])) for n in range(5)) + publish(2, b"z") + publish(1, b"")
-    events = pair.server.receive_data(stream)
+    events = received(pair.server, stream)
     assert [(event.channel, [m.body for m in event.messages]) for event in events] == [  # type: ignore[union-attr]
         (1, [b"\x00", b"\x01", b"\x02", b"\x03", b"\x04"]),
         (2, [b"z"]),
@@ -157,11 +158,11 @@ def test_channels_interleave_the_frames_of_their_contents() -> None:
     pair = Pair().opened(1, 2)
     one, two = publish(1, b"a" * 10), publish(2, b"b" * 10)
     cut = len(one) - 18
-    assert pair.server.receive_data(one[:cut]) == []
-    (first,) = pair.server.receive_data(two)
+    assert received(pair.server, one[:cut]) == []
+    (first,) = received(pair.server, two)
     assert isinstance(first, Publishes)
     assert first.channel == 2
-    (second,) = pair.server.receive_data(one[cut:])
+    (second,) = received(pair.server, one[cut:])
     assert isinstance(second, Publishes)
     assert second.messages[0].body == b"a" * 10
 
@@ -203,8 +204,8 @@ def test_a_channel_closes_and_opens_again() -> None:
 def test_what_follows_on_a_channel_that_we_closed_is_thrown_away() -> None:
     pair = Pair().opened(1, 2)
     pair.server.fail(Violation(ReplyCode.NOT_FOUND, "no queue 'q' in vhost '/'", channel=1))
-    events = pair.server.receive_data(
-        publish(1, b"late") + method_frame(1, BasicQos()) + publish(2, b"other")
+    events = received(
+        pair.server, publish(1, b"late") + method_frame(1, BasicQos()) + publish(2, b"other")
     )
     assert [event.channel for event in events if isinstance(event, Publishes)] == [2]
     pair.turn()
@@ -217,7 +218,7 @@ def test_what_follows_on_a_channel_that_we_closed_is_thrown_away() -> None:
 
 def test_a_message_over_the_limit_costs_its_channel_before_a_byte_is_kept() -> None:
     pair = Pair(Offer(body_bytes_max=100)).opened(1, 2)
-    events = pair.server.receive_data(publish(1, b"x" * 101) + publish(2, b"fine"))
+    events = received(pair.server, publish(1, b"x" * 101) + publish(2, b"fine"))
     violated, fine = events
     assert isinstance(violated, Violated)
     assert violated.error.code is ReplyCode.PRECONDITION_FAILED
@@ -237,12 +238,12 @@ def test_messages_begun_on_many_channels_are_bounded(monkeypatch: pytest.MonkeyP
         start = FRAME_START.pack(3, channel, 900)
         return whole[: whole.index(start)] + frame(3, channel, b"y" * 600)
 
-    assert pair.server.receive_data(begun(1)) == []
-    (finished,) = pair.server.receive_data(frame(3, 1, b"y" * 300))
+    assert received(pair.server, begun(1)) == []
+    (finished,) = received(pair.server, frame(3, 1, b"y" * 300))
     assert isinstance(finished, Publishes)
     assert pair.server.unread_bytes == 0
-    assert pair.server.receive_data(begun(1)) == []
-    (event,) = pair.server.receive_data(begun(2))
+    assert received(pair.server, begun(1)) == []
+    (event,) = received(pair.server, begun(2))
     assert isinstance(event, Violated)
     assert event.error.code is ReplyCode.RESOURCE_ERROR
     assert pair.server.unread_bytes == 0
@@ -250,7 +251,7 @@ def test_messages_begun_on_many_channels_are_bounded(monkeypatch: pytest.MonkeyP
 
 def test_more_channels_than_agreed_end_the_connection() -> None:
     pair = Pair(wish=ConnectOptions(channel_max=1)).opened(1)
-    (event,) = pair.server.receive_data(method_frame(2, ChannelOpen()))
+    (event,) = received(pair.server, method_frame(2, ChannelOpen()))
     assert isinstance(event, Violated)
     assert event.error.reply_text == (
         "NOT_ALLOWED - number of channels opened (1) has reached the negotiated channel_max (1)"
@@ -375,7 +376,7 @@ def test_a_violation_is_named_as_rabbitmq_names_it(
 def test_after_a_violation_only_the_end_is_heard() -> None:
     pair = Pair().opened(1)
     later = method_frame(1, BasicConsume(queue="q")) + frame(9, 0, b"nonsense")
-    (event,) = pair.server.receive_data(frame(3, 1, b"") + later)
+    (event,) = received(pair.server, frame(3, 1, b"") + later)
     assert isinstance(event, Violated)
     pair.turn()
     assert pair.server.is_over
@@ -384,9 +385,9 @@ def test_after_a_violation_only_the_end_is_heard() -> None:
 
 def test_before_the_login_nobody_is_told_anything() -> None:
     server = ServerConnection(Offer())
-    server.receive_data(b"AMQP\x00\x00\x09\x01")
+    received(server, b"AMQP\x00\x00\x09\x01")
     server.data_to_send()
-    (event,) = server.receive_data(method_frame(1, BasicQos()))
+    (event,) = received(server, method_frame(1, BasicQos()))
     assert isinstance(event, Violated)
     assert event.is_silent
     assert server.data_to_send() == []

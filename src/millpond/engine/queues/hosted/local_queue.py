@@ -100,7 +100,7 @@ class LocalQueue:
                 clock=self._clock,
                 hurry=queues.engine.flusher.hurry,
                 is_memory_low=is_memory_low,
-                on_expired=lambda: queues.lose(self),
+                on_expired=lambda: queues.deletions.lose(self),
                 count_lost=self.count_lost,
             )
         )
@@ -281,7 +281,7 @@ class LocalQueue:
     def cancel(self, owner: str) -> None:
         """A consumer goes; what it holds stays its channel's."""
         if self.line.cancel(owner, self._clock.now_ms()):
-            self._queues.lost_last_consumer(self)
+            self._queues.deletions.lost_last_consumer(self)
         self.handouts.detach(owner)
         self.wake()
 
@@ -293,7 +293,7 @@ class LocalQueue:
         self.turn.follow(self.line.lose_channel(channel, self._clock.now_ms()))
         self._returning.go_on()
         if had_consumers and not self.line.consumers:
-            self._queues.lost_last_consumer(self)
+            self._queues.deletions.lost_last_consumer(self)
         self.wake()
 
     def _unknown(self) -> UnknownResource:
@@ -325,7 +325,7 @@ class LocalQueue:
             found = replace(
                 command, messages=ready, consumers=len(self.line.consumers), key=self.key
             )
-            await self._queues.end(self, found)
+            await self._queues.deletions.delete(self, found)
             return ready
 
     async def glance(self) -> Counts:

@@ -224,7 +224,7 @@ class _RemoteNode:
         return self._sent
 
     def sealed(self, messages: list[Message]) -> bytes:
-        return self._queues.sealed(messages)
+        return self._queues.batches.pack(messages)
 
     # --- wishes ------------------------------------------------------------------------------------
 
@@ -280,7 +280,9 @@ class _RemoteNode:
     def _publish(self, queue: LocalQueue, wish: Publish) -> None:
         # Ages are counted by the clock that looks at them.
         now_ms = self._queues.engine.runtime.clock.now_ms()
-        messages = [one._replace(received_ms=now_ms) for one in self._queues.opened(wish.batch)]
+        messages = [
+            one._replace(received_ms=now_ms) for one in self._queues.batches.unpack(wish.batch)
+        ]
         taken = queue.publish(messages, again=wish.again)
         kept: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
 
@@ -437,7 +439,7 @@ class RemoteClients:
     def _forget(self, node: NodeId) -> None:
         guest = self._guests.pop(node)
         log.info("clients of node %d are forgotten", node)
-        with self._queues.forgiving():
+        with self._queues.deletions.forgiving():
             guest.forget()
 
     def _look_again(self) -> None:

@@ -233,7 +233,7 @@ class RemoteQueue:
         """Messages, in order; what is admitted is decided by the host."""
         self._check_has_host()
         kept: asyncio.Future[int | None] = self._loop.create_future()
-        batch = self._queues.sealed(messages)
+        batch = self._queues.batches.pack(messages)
         was_sent = False
 
         def wish(seat: int, number: int) -> Publish:
@@ -245,8 +245,8 @@ class RemoteQueue:
             taken = hosted.publish(messages, again=was_sent)
             when_all(*taken, kept)
 
-        self._queues.count_unanswered(len(batch))
-        kept.add_done_callback(lambda _done: self._queues.count_unanswered(-len(batch)))
+        self._queues.unanswered.add(len(batch))
+        kept.add_done_callback(lambda _done: self._queues.unanswered.add(-len(batch)))
         asked = self._ask(wish, here)
         pass_on(asked, kept, lambda event: event.values[0])
         return Taken(len(messages), (kept,))
@@ -321,12 +321,12 @@ class RemoteQueue:
         self._retry_ms = limits.QUEUE_HOST_RETRY_MS_MIN
         if self._clients.get(event.owner) is None:
             # It went with its channel, and the host may not have heard of that.
-            messages = len(self._queues.opened(event.batch))
+            messages = len(self._queues.batches.unpack(event.batch))
             ranges = ((event.first, event.first + messages),)
             self._clients.finish("requeue", event.lane, ranges, event.owner)
             self._send_away(event.owner)
             return
-        self._clients.on_handed(event, self._queues.opened(event.batch))
+        self._clients.on_handed(event, self._queues.batches.unpack(event.batch))
 
     def wake(self) -> None:
         """A consumer may take more."""
@@ -400,7 +400,7 @@ class RemoteQueue:
         if not event.values:
             return None
         lane, offset, deliveries, ready = event.values
-        (message,) = self._queues.opened(event.batch)
+        (message,) = self._queues.batches.unpack(event.batch)
         return Got(Handout(consumer, lane, offset, offset + 1, deliveries), message, ready)
 
     async def _answer(

@@ -1,381 +1,59 @@
-"""Fetch: read many partitions within one budget; wait for more when there is too little.
+"""Fetch: one request number for three APIs. Decode the request and give it to the API that it is for.
 
-The first attempt answers at once when it found enough. Otherwise the request waits on its
-partitions without holding what it read, and reads again when enough bytes came or the time is over
-(a true long poll).
+* A consumer sends a negative replica id. ``fetch/consumer.py`` answers it at once, or by a ``Deferred``
+  while it waits for data.
+* A voter or observer of the metadata log sends a node's id and the topic of that log.
+  ``fetch/metadata_log.py`` answers it by a future, so that votes behind a waiting fetch are carried out.
+* A follower sends a node's id and any other topic. ``fetch/follower.py`` answers it by a coroutine; a
+  follower sends its next fetch after the answer.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+import inspect
+from collections.abc import Callable
+from typing import TypeAlias
 
-from millpond.base import limits
-from millpond.base.errors import CorruptLog, MillpondError
-from millpond.engine.api import Partition, ReadWaiter, divergence
-from millpond.frontend.kafka.convert import leader_hint, node_endpoints
-from millpond.frontend.kafka.fetch_sessions import INITIAL_EPOCH, NO_SESSION, Turn
+from millpond.frontend.kafka.fetch import consumer, follower, metadata_log
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload, Result
-from millpond.frontend.kafka.quorum import answer_quorum, is_metadata
-from millpond.frontend.kafka.slices import SLICE, exhausted, is_large
-from millpond.frontend.kafka.throttling import fetch_bytes_max, fetch_wait_ms
-from millpond.peer import replica_fetch
+from millpond.frontend.kafka.slices import is_large
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
-from millpond.wire.kafka.error_codes import code_of
-from millpond.wire.kafka.fetch import (
-    FetchedPartition,
-    FetchedTopic,
-    FetchPartition,
-    FetchRequest,
-    decode_fetch,
-    encode_fetch_response,
-)
+from millpond.wire.kafka.fetch import FetchRequest, decode_fetch, encode_fetch_response
+
+Answer: TypeAlias = Callable[[Context, Request, FetchRequest], Result]
+
+# In the message of a refusal.
+_BY_REPLICA = "Fetch with the id of a replica"
 
 
 def handle(context: Context, request: Request) -> Result:
     if is_large(request):
-        return _in_slices(context, request)
+        return _handle_large(context, request)
     fetch = decode_fetch(request.body, request.api_version)
-    if fetch.replica_id >= 0:
-        context.check_node(_BY_REPLICA)
-        if fetch.topics and is_metadata(*fetch.topics[0][:2]):
-            return asyncio.ensure_future(answer_quorum(context, request))
-        return replica_fetch.answer(context.engine.peer_handlers, fetch, request.api_version)
-    turn = context.frontend.fetch_sessions.begin(fetch, request.api_version)
-    if turn.error:
-        return encode_fetch_response((), request.api_version, error_code=turn.error)
-    started = _Fetch(context, request, fetch, turn)
-    if turn.session is not None and turn.session.size > _SESSION_PARTITIONS_AT_ONCE_MAX:
-        return started.in_slices()  # few bytes can stand for very many partitions
-    return started.start()
+    return _api_of(context, fetch)(context, request, fetch)
 
 
-async def _in_slices(context: Context, request: Request) -> Payload:
-    version = request.api_version
-    fetch = await asyncio.to_thread(decode_fetch, request.body, version)
-    if fetch.replica_id >= 0:
-        context.check_node(_BY_REPLICA)
-        return await replica_fetch.answer(context.engine.peer_handlers, fetch, request.api_version)
-    if request.size > _SESSION_REQUEST_BYTES_MAX and fetch.session_epoch <= INITIAL_EPOCH:
-        turn = Turn(fetch.topics)
-    else:
-        turn = context.frontend.fetch_sessions.begin(fetch, version)
-    if turn.error:
-        return encode_fetch_response((), version, error_code=turn.error)
-    return await _Fetch(context, request, fetch, turn).in_slices()
+async def _handle_large(context: Context, request: Request) -> Payload | Deferred | None:
+    """Handle a request that takes so long to decode that a thread must do it."""
+    fetch = await asyncio.to_thread(decode_fetch, request.body, request.api_version)
+    result = _api_of(context, fetch)(context, request, fetch)
+    return await result if inspect.isawaitable(result) else result
 
 
-# What a follower asks; others are consumers, whatever negative number they have (-2 for tools that debug).
-_BY_REPLICA = "Fetch with the id of a replica"
-
-# From this version on a reader says where it is, and may read from followers (KIP-392).
-_FOLLOWERS_READ_FROM = 11
-
-# What a session reads without a turn for everybody else: about what a large request names.
-_SESSION_PARTITIONS_AT_ONCE_MAX = 4 * SLICE
-
-# What a session remembers of each partition is made in one go; a larger request gets none.
-_SESSION_REQUEST_BYTES_MAX = 1024 * 1024
+def _api_of(context: Context, fetch: FetchRequest) -> Answer:
+    """Return the API that answers this request. Raise ``ClusterAuthorizationFailed`` if only nodes may use it
+    and the client has not proved to be one.
+    """
+    # Consumers send any negative number: debugging tools send -2.
+    if fetch.replica_id < 0:
+        return consumer.answer
+    context.check_node(_BY_REPLICA)
+    return metadata_log.answer if metadata_log.is_read_by(fetch) else follower.answer
 
 
 def refuse(request: Request, code: ErrorCode) -> Payload:
-    # Every version that sessions exist in has one code for the whole answer.
+    # Every version that has sessions has one error code for the whole response.
     return encode_fetch_response((), request.api_version, error_code=code)
 
-
-class _Fetch:
-    """One fetch request on its way."""
-
-    __slots__ = (
-        "_bytes_max",
-        "_bytes_min",
-        "_committed",
-        "_context",
-        "_deadline_ms",
-        "_deferred",
-        "_fetch",
-        "_fetched",
-        "_leaders",
-        "_read_failed",
-        "_request",
-        "_total",
-        "_turn",
-        "_waiter",
-        "_watched",
-    )
-
-    def __init__(self, context: Context, request: Request, fetch: FetchRequest, turn: Turn) -> None:
-        self._context = context
-        self._request = request
-        self._fetch = fetch
-        self._turn = turn
-        self._committed = fetch.isolation_level == 1
-        self._bytes_max = min(fetch.max_bytes, context.frontend.fetch_bytes_max)
-        if context.engine.quotas.active:
-            self._bytes_max = fetch_bytes_max(context, request, self._bytes_max)
-        # More than may be answered cannot be waited for.
-        self._bytes_min = min(fetch.min_bytes, max(self._bytes_max, 1))
-        self._read_failed = False
-        self._leaders: set[int] = set()  # that the client is told of
-        self._watched: list[Partition] = []
-        self._fetched: list[FetchedTopic] = []
-        self._total = 0
-        self._deferred: Deferred | None = None
-        self._waiter: ReadWaiter | None = None
-        self._deadline_ms = 0
-
-    def start(self) -> Result:
-        fetch = self._fetch
-        fetched, size = self._read_all()
-        if self._is_enough(size):
-            return self._answer(fetched, size)
-        self._deadline_ms = self._context.engine.runtime.clock.monotonic_ms() + fetch.max_wait_ms
-        self._deferred = Deferred(self._stop_waiting, is_idle=True)
-        self._wait(size, fetch.max_wait_ms)
-        return self._deferred
-
-    async def in_slices(self) -> Payload:
-        """The same for very many partitions: the loop is left after so many, and never waits for a reader."""
-        await exhausted(self._read_steps())
-        if not self._is_enough(self._total):
-            came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            waiter = self._context.engine.partitions.wait_for_data(
-                self._watched,
-                missing_bytes=1 if self._committed else self._bytes_min - self._total,
-                wait_ms=self._fetch.max_wait_ms,
-                done=lambda: None if came.done() else came.set_result(None),
-            )
-            try:
-                await came
-            finally:
-                waiter.cancel()
-            await exhausted(self._read_steps())
-        # Sessions and quotas belong to the loop; only making bytes does not.
-        return await asyncio.to_thread(self._conclude(self._fetched, self._total))
-
-    def _is_enough(self, size: int) -> bool:
-        return (
-            size >= self._bytes_min
-            or self._fetch.max_wait_ms <= 0
-            or self._read_failed
-            or not self._watched
-        )
-
-    def _wait(self, size: int, wait_ms: int) -> None:
-        # What a reader of committed data waits for comes with the end of a transaction, and the marker of it
-        # is small however much it lets through. So such a reader looks at each advance.
-        self._waiter = self._context.engine.partitions.wait_for_data(
-            self._watched,
-            missing_bytes=1 if self._committed else self._bytes_min - size,
-            wait_ms=wait_ms,
-            done=self._on_data,
-        )
-
-    def _stop_waiting(self) -> None:
-        if self._waiter is not None:
-            self._waiter.cancel()
-
-    def _on_data(self) -> None:
-        deferred = self._deferred
-        assert deferred is not None
-        try:
-            watched = len(self._watched)
-            fetched, size = self._read_all()
-            left_ms = self._deadline_ms - self._context.engine.runtime.clock.monotonic_ms()
-            if (
-                self._committed
-                and size < self._bytes_min
-                and left_ms > 0
-                and not self._read_failed
-                and len(self._watched) == watched
-            ):
-                self._wait(size, left_ms)
-            else:
-                deferred.resolve(self._answer(fetched, size))
-        except Exception as error:  # noqa: BLE001 - the session answers for it
-            deferred.resolve(error)
-
-    def _answer(self, fetched: list[FetchedTopic], size: int) -> Payload:
-        return self._conclude(fetched, size)()
-
-    def _conclude(self, fetched: list[FetchedTopic], size: int) -> Callable[[], Payload]:
-        """Settle what the answer says; what comes back makes the bytes of it, in any thread."""
-        version = self._request.api_version
-        if self._context.engine.quotas.active and (
-            wait_ms := fetch_wait_ms(self._context, self._request, size)
-        ):
-            session = self._turn.session
-            return partial(
-                encode_fetch_response,
-                (),
-                version,
-                throttle_ms=wait_ms,
-                session_id=session.session_id if session is not None else NO_SESSION,
-            )
-        topics, session_id = self._context.frontend.fetch_sessions.end(self._turn, fetched, version)
-        endpoints = node_endpoints(self._context, self._leaders) if self._leaders else ()
-        return partial(
-            encode_fetch_response,
-            topics,
-            version,
-            session_id=session_id,
-            node_endpoints=endpoints,
-        )
-
-    def _read_all(self) -> tuple[list[FetchedTopic], int]:
-        for _ in self._read_steps():
-            pass
-        return self._fetched, self._total
-
-    def _read_steps(self) -> Iterator[None]:
-        """Read everything that is wanted, stopping after each slice."""
-        engine = self._context.engine
-        read = engine.partitions.read_now
-        # Who may say where it is may read near there (KIP-392).
-        find = (
-            engine.partitions.replica
-            if self._request.api_version >= _FOLLOWERS_READ_FROM
-            else engine.partitions.partition
-        )
-        rack = self._fetch.rack_id
-        committed = self._committed
-        budget = self._bytes_max
-        total = 0
-        looked_at = 0
-        self._watched = watched = []
-        self._fetched = answer = []
-        for name, topic_id, wanted in self._turn.wanted:
-            fetched: list[FetchedPartition] = []
-            answer.append((name, topic_id, fetched))
-            try:
-                topic = engine.partitions.topic_by_id(topic_id) if topic_id is not None else None
-                topic_name = topic.name if topic is not None else name
-                assert topic_name is not None
-            except MillpondError as error:
-                code = code_of(error)
-                for one in wanted:
-                    fetched.append(_unknown(one, code))
-                    looked_at += 1
-                    if looked_at % SLICE == 0:
-                        yield
-                continue
-            for one in wanted:
-                looked_at += 1
-                if looked_at % SLICE == 0:
-                    yield
-                try:
-                    partition = find(topic_name, one.partition)
-                except MillpondError as error:
-                    fetched.append(self._not_here(topic_name, one, error))
-                    continue
-                watched.append(partition)
-                try:
-                    if one.last_fetched_epoch >= 0:
-                        diverging = self._diverging(partition, one)
-                        if diverging is not None:
-                            fetched.append(diverging)
-                            continue
-                    if rack and partition.leadership is not None:
-                        nearest = engine.replicas.nearest(partition, rack, one.fetch_offset)
-                        if nearest != partition.node_id:
-                            fetched.append(self._elsewhere(partition, one, nearest))
-                            continue
-                    room = min(one.partition_max_bytes, budget - total)
-                    try:
-                        found = read(
-                            partition,
-                            one.fetch_offset,
-                            bytes_max=max(room, 0),
-                            committed=committed,
-                            at_least_one=total == 0,
-                            leader_epoch=one.current_leader_epoch,
-                        )
-                    except CorruptLog as damage:
-                        found = engine.repairs.read_behind(
-                            partition,
-                            one.fetch_offset,
-                            damage,
-                            bytes_max=max(room, 0),
-                            committed=committed,
-                            at_least_one=total == 0,
-                        )
-                    high, stable, start, records, aborted = found
-                except MillpondError as error:
-                    fetched.append(self._failed(partition, one, error))
-                    continue
-                total += len(records)
-                fetched.append(
-                    FetchedPartition(
-                        one.partition,
-                        0,
-                        high,
-                        stable,
-                        start,
-                        records,
-                        aborted if committed else None,
-                    )
-                )
-        self._total = total
-
-    def _failed(
-        self, partition: Partition, wanted: FetchPartition, error: MillpondError
-    ) -> FetchedPartition:
-        self._read_failed = True
-        return self._refused(partition.topic, wanted, code_of(error), aborted=None)
-
-    def _not_here(
-        self, topic: str, wanted: FetchPartition, error: MillpondError
-    ) -> FetchedPartition:
-        return self._refused(topic, wanted, code_of(error), aborted=())
-
-    def _refused(
-        self,
-        topic: str,
-        wanted: FetchPartition,
-        code: ErrorCode,
-        *,
-        aborted: Sequence[tuple[int, int]] | None,
-    ) -> FetchedPartition:
-        leader = leader_hint(self._context, topic, wanted.partition, code)
-        if leader is not None:
-            self._leaders.add(leader[0])
-        return FetchedPartition(wanted.partition, code, aborted=aborted, leader=leader)
-
-    def _elsewhere(
-        self, partition: Partition, wanted: FetchPartition, node: int
-    ) -> FetchedPartition:
-        """A replica nearer to the reader has it too; the reader goes there from now on (KIP-392)."""
-        self._read_failed = True
-        return FetchedPartition(
-            wanted.partition,
-            0,
-            partition.high_watermark,
-            partition.last_stable_offset,
-            partition.log.start_offset,
-            preferred_read_replica=node,
-        )
-
-    def _diverging(self, partition: Partition, wanted: FetchPartition) -> FetchedPartition | None:
-        """A reader whose last record is not ours must cut back first (KIP-595)."""
-        partition.check_epoch(wanted.current_leader_epoch)
-        parting = divergence(partition, wanted.last_fetched_epoch, wanted.fetch_offset)
-        if parting is None:
-            return None
-        self._read_failed = True
-        return FetchedPartition(
-            wanted.partition,
-            0,
-            partition.high_watermark,
-            partition.last_stable_offset,
-            partition.log.start_offset,
-            diverging=parting,
-        )
-
-
-def _unknown(wanted: FetchPartition, code: ErrorCode) -> FetchedPartition:
-    return FetchedPartition(wanted.partition, code, aborted=())
-
-
-assert limits.FETCH_RESPONSE_BYTES_MAX < limits.RESPONSE_BYTES_MAX
 
 HANDLER = Handler(api_key=ApiKey.FETCH, min_version=4, max_version=18, handle=handle, refuse=refuse)
