@@ -167,7 +167,7 @@ async def measure(kind: str, count: int, directory: Path) -> None:
     async with running(directory) as frontend:
         loaded = perf_counter() - started
         again = frontend.queues.hosted("/", "q")
-        assert count - 2 * _TAKEN <= again.line.ready < count
+        assert count - 2 * _TAKEN <= again.state.ready < count
         taken_again = await take(again, min(_TAKEN, count // 2) // 2)
         started = perf_counter()
         await again.purged()

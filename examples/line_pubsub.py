@@ -16,7 +16,7 @@ partition, and a subscriber must ask the node that leads it.
 import asyncio
 from collections import deque
 
-from millpond.base.errors import LongValidation, MillpondError, ShuttingDown
+from millpond.base.errors import LongValidation, MillpondError, RemoteProtocolError, ShuttingDown
 from millpond.engine.api import LATEST, Engine, Partition
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
@@ -24,6 +24,7 @@ from millpond.record.records import decode_stored
 from millpond.server.protocols import Scheme, WireProtocol, register
 from millpond.server.services import Services, StreamProtocol
 from millpond.server.stream_transport import Origin, StreamTransport
+from millpond.wire.shape import NEED_DATA, NeedData, events_of
 
 # Every bound with its reason: a line is held in memory until it ends; commands wait in memory while one
 # before them is carried out; each subscription is a task; one read is sent as one piece.
@@ -40,22 +41,38 @@ CLOSE_S = 5.0
 # --- the wire: bytes to commands, without I/O ------------------------------------------------------------
 
 
-class LineTooLong(Exception):
-    """The client sends a line without an end: nothing that follows can be understood."""
-
-
 class LineWire:
-    """Cuts a stream of bytes into lines."""
+    """Cuts a stream of bytes into lines, in the shape of every wire (``millpond/wire/shape.py``)."""
 
-    def __init__(self) -> None:
-        self._begun = b""
+    def __init__(self, line_bytes_max: int = LINE_BYTES_MAX) -> None:
+        self._line_bytes_max = line_bytes_max
+        self._unread = bytearray()
+        self._searched = 0
+        self._error: RemoteProtocolError | None = None
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that are complete. Raises ``LineTooLong``."""
-        *lines, self._begun = (self._begun + data).split(b"\n")
-        if len(self._begun) > LINE_BYTES_MAX or any(len(one) > LINE_BYTES_MAX for one in lines):
-            raise LineTooLong(f"a line has more than {LINE_BYTES_MAX} bytes")
-        return [line.removesuffix(b"\r") for line in lines]
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes from the client, in any pieces."""
+        if self._error is None:
+            self._unread += data
+
+    def next_event(self) -> bytes | NeedData:
+        """Return the next line. Raises ``RemoteProtocolError``: after a line without an end nothing that
+        follows can be understood.
+        """
+        if self._error is not None:
+            raise self._error
+        end = self._unread.find(b"\n", self._searched)
+        if (end if end >= 0 else len(self._unread)) > self._line_bytes_max:
+            self._unread.clear()
+            self._error = RemoteProtocolError(f"a line has more than {self._line_bytes_max} bytes")
+            raise self._error
+        if end < 0:
+            self._searched = len(self._unread)
+            return NEED_DATA
+        line = bytes(self._unread[:end])
+        del self._unread[: end + 1]
+        self._searched = 0
+        return line.removesuffix(b"\r")
 
 
 def message_line(topic: str, offset: int, value: bytes | None) -> bytes:
@@ -76,7 +93,7 @@ class LineSession:
         self._engine = engine
         self._writer = writer
         self._wire = LineWire()
-        self._commands: deque[bytes] = deque()
+        self._commands: deque[bytes | RemoteProtocolError] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._subscriptions: dict[str, asyncio.Task[None]] = {}
         self._may_write = asyncio.Event()
@@ -87,15 +104,14 @@ class LineSession:
         return self._worker is not None
 
     def data_received(self, data: bytes) -> int:
+        before = len(self._commands)
+        self._wire.receive_data(data)
         try:
-            lines = self._wire.feed(data)
-        except LineTooLong as error:
-            self._say(f"ERR {error}")
-            self._writer.finish(CLOSE_S)
-            return 1
-        self._commands.extend(lines)
+            self._commands.extend(events_of(self._wire))
+        except RemoteProtocolError as error:
+            self._commands.append(error)  # what was sent before it is answered first
         self._work()
-        return len(lines)
+        return len(self._commands) - before
 
     def eof_received(self) -> bool:
         self._commands.append(b"QUIT")  # what was sent before it is answered first
@@ -139,7 +155,11 @@ class LineSession:
         finally:
             self._worker = None
 
-    async def _carry_out(self, line: bytes) -> None:
+    async def _carry_out(self, line: bytes | RemoteProtocolError) -> None:
+        if isinstance(line, RemoteProtocolError):
+            self._say(f"ERR {line}")
+            self._writer.finish(CLOSE_S)
+            return
         verb, _, rest = line.partition(b" ")
         topic, _, text = rest.partition(b" ")
         try:

@@ -80,7 +80,7 @@ class AmqpCluster:
     def consumers_at(self, node: NodeId, queue: str, vhost: str = "/") -> list[Consumer]:
         """The consumers that a queue has, if this node hosts it."""
         face = self.frontends[node].queues.find(vhost, queue)
-        return list(face.line.consumers) if isinstance(face, LocalQueue) else []
+        return list(face.state.consumers) if isinstance(face, LocalQueue) else []
 
     def queues_at(self, node: NodeId, vhost: str = "/") -> set[str]:
         """The queues that a node knows."""

@@ -144,7 +144,7 @@ class ModelSession:
                 self._delete(method)
             case QueuePurge():
                 count, step = self._queue(method.queue).line.purge()
-                assert not step.letters
+                assert not step.dead_letters
                 self._hear(QueuePurgeOk(message_count=count))
             case BasicGet():
                 self._get(method)
@@ -299,7 +299,7 @@ class ModelSession:
         queue = self.queues[name]
         admission = queue.line.admit([len(message.body)])
         if not admission.admitted:
-            if admission.to_letters:
+            if admission.to_dead_letters:
                 self._letter(name, queue, message, DeathReason.MAX_LENGTH)
             return False
         lane = queue.line.lane_of(message.properties.priority)
@@ -318,7 +318,7 @@ class ModelSession:
         self._follow(name, queue, step)
 
     def _follow(self, name: str, queue: ModelQueue, step: Step) -> None:
-        for letter in step.letters:
+        for letter in step.dead_letters:
             self._letters(name, queue, letter)
         for handout in step.handouts:
             for offset in range(handout.first, handout.next):

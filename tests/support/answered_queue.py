@@ -40,7 +40,7 @@ class AnsweredQueue(QueueState):
         return joined_steps(*steps)
 
     def _sized(self) -> None:
-        while needs := self.size_needs():
+        while needs := self.sizes.needs():
             self.answer(needs)
 
     @property
@@ -50,14 +50,14 @@ class AnsweredQueue(QueueState):
 
     def kept_bytes(self, lane: int) -> int | None:
         self._sized()
-        held = self.held_ranges(lane)
+        held = self.sizes.held_ranges(lane)
         if held is None:
             return None
         offsets = [offset for first, next_ in held for offset in range(first, next_)]
         return self.ready_bytes + sum(self._messages.meta(lane, one).size for one in offsets)
 
     def wake_ms(self) -> int:
-        if self._watches_age:
+        if self.ages.are_watched:
             for number, lane in enumerate(self.lanes):
                 head = lane.head()
                 if head is not None:

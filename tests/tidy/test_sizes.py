@@ -29,8 +29,7 @@ TABLES = {
 
 # File → lines that it may have until it is split.
 FILES = {
-    "engine/queues/hosted/queue_log.py": 660,
-    "engine/queues/queues.py": 670,
+    "engine/queues/queues.py": 640,
     "engine/quorum/quorum_driver.py": 640,
     "engine/quorum/quorum_host.py": 750,
     "frontend/kafka/session.py": 660,
@@ -45,9 +44,7 @@ FILES = {
 # Class → methods that it may have until it is split.
 CLASSES = {
     "client/consumer.py:Consumer": 46,
-    "engine/queues/hosted/local_queue.py:LocalQueue": 44,
-    "engine/queues/hosted/queue_log.py:QueueLog": 41,
-    "engine/queues/queues.py:Queues": 52,
+    "engine/queues/queues.py:Queues": 50,
     "engine/quorum/quorum_host.py:QuorumHost": 62,
     "frontend/amqp/session.py:AmqpSession": 46,
     "frontend/kafka/session.py:KafkaSession": 43,

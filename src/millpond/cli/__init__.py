@@ -18,7 +18,7 @@ from millpond import __version__
 
 
 class Command(NamedTuple):
-    """Where a command is and one line for --help, so that listing the commands imports none of them."""
+    """A command's module and its line in --help, so that listing the commands imports none of them."""
 
     module: str
     attribute: str

@@ -190,7 +190,7 @@ async def _log_dirs(admin: Admin, node: int) -> Sequence[LogDirInfo] | None:
 
 
 async def _levels(admin: Admin, nodes: Sequence[int]) -> tuple[Levels, ...]:
-    """What an upgrade raises; nothing if a node does not tell, which says itself elsewhere."""
+    """Return the features that an upgrade raises; none if a node does not tell its own."""
     try:
         rows = await feature_rows(admin, nodes, timeout_s=ANSWER_S_MAX)
     except (OutOfTime, BrokerRefused, NoBroker):

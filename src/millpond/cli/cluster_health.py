@@ -1,4 +1,4 @@
-"""What is wrong with a cluster, or might become so: a pure function of what the administrator was told.
+"""Problems and risks of a cluster: a pure function of what its nodes report.
 
 Each situation names itself (``KINDS``). A *grave* one makes the cluster not healthy; the others are worth a
 look: a rolling upgrade, partitions on their way, one replica less than which would stop acks=all.
@@ -59,7 +59,7 @@ class Finding:
 
     @property
     def is_grave(self) -> bool:
-        """Whether a cluster of which this is true is not healthy."""
+        """Return whether a cluster with this problem is not healthy."""
         return KINDS[self.kind]
 
 
@@ -178,7 +178,7 @@ def _is_silent(replica: QuorumReplica, now_ms: int) -> bool:
 
 
 def _lags(replica: QuorumReplica, leader: QuorumReplica) -> bool:
-    """By the leader's clock, which both times are of; not if nobody can tell."""
+    """Return whether a voter lags, by the leader's clock, which both times are of; False if unknown."""
     if leader.last_caught_up_ms < 0:
         return False
     return leader.last_caught_up_ms - replica.last_caught_up_ms > VOTER_LAG_MS_MAX

@@ -61,12 +61,12 @@ class ClusterView:
         return not any(finding.is_grave for finding in self.findings)
 
     def names_of(self, kind: str) -> tuple[str, ...]:
-        """What a situation holds for."""
+        """Return the brokers, partitions or voters that a problem concerns."""
         return next((one.names for one in self.findings if one.kind == kind), ())
 
 
 def view_of(told: Told) -> ClusterView:
-    """Put together what several requests have told."""
+    """Combine the responses to several requests."""
     held: dict[int, list[int]] = {}  # node -> led, followed, out of sync
     for topic in told.topics:
         for item in topic.partitions:
@@ -197,8 +197,8 @@ def node_row(node: NodeView) -> tuple[object, ...]:
 
 
 def state_of(node: NodeView) -> str:
-    """In one word: ``ready``, or ``fenced`` for one that is not heard of, ``joining`` for a voter that has
-    not registered yet; ``unknown`` if nobody listens.
+    """Return the state of a node: ``ready``, ``fenced`` if it sends no heartbeats, ``joining`` for a voter
+    that has not registered yet, ``unknown`` if no node could be asked.
     """
     if not node.is_known:
         return "unknown"
@@ -208,7 +208,7 @@ def state_of(node: NodeView) -> str:
 
 
 def health_rows(view: ClusterView) -> list[tuple[str, int, str]]:
-    """What is wrong or might become so: its name, for how many, for which."""
+    """Return a row for each problem: its name, how many things it concerns, and which."""
     return [(one.kind, len(one.names), names_of(one.names)) for one in view.findings]
 
 

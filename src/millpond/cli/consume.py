@@ -290,7 +290,7 @@ async def _commit(consumer: Consumer) -> bool:
 async def _has_read(
     consumer: Consumer, first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> bool:
-    """Whether the group, by whichever of its members, has read everything up to there."""
+    """Return whether the group, by any of its members, has read everything up to these offsets."""
     committed = await consumer.committed(*end)
     return all(
         first[at] >= offset or (at in committed and committed[at].offset >= offset)
@@ -317,7 +317,7 @@ class _Printer:
         self._stream.write(line + b"\n")
 
     def flush(self) -> None:
-        """``BrokenPipeError`` if nobody reads any more, even if there is nothing to write."""
+        """Write buffered lines. Raise ``BrokenPipeError`` if the reader is gone, even if there are none."""
         self._stream.flush()
         if any(events & select.POLLERR for _, events in self._reader.poll(0)):
             raise BrokenPipeError

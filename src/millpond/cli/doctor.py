@@ -42,7 +42,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check found, and what to do about it."""
+    """The result of one check, and what to do about it."""
 
     check: str
     verdict: Verdict
@@ -152,7 +152,7 @@ def check_open_files() -> Iterator[Finding]:
 
 
 def check_clock() -> Iterator[Finding]:
-    """Whether the wall clock can be right."""
+    """Check whether the wall clock can be right."""
     now = time.localtime()
     sane = now.tm_year >= EARLIEST_SANE_YEAR
     yield Finding(
@@ -282,7 +282,7 @@ def _check_meta(path: Path, node_id: int) -> Iterator[Finding]:
 
 
 def lock_holder(path: Path) -> str | None:
-    """Who holds the lock of a data directory, in words; ``None`` when nobody does."""
+    """Describe the process that holds the lock of a data directory; ``None`` if none does."""
     import fcntl
 
     lock = path / ".lock"
@@ -302,7 +302,7 @@ def lock_holder(path: Path) -> str | None:
 
 
 def check_address(settings: "Settings", bootstrap: str | None) -> Iterator[Finding]:
-    """Does something answer, and does it speak Kafka?"""
+    """Check whether a broker answers, in Kafka's protocol."""
     import socket
 
     from millpond.server.endpoints import LOOPBACK, host_port

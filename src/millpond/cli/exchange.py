@@ -52,7 +52,7 @@ def _yes(value: bool) -> str:
 @click.argument("exchange_type", metavar="TYPE")
 @click.option("--transient", is_flag=True, help="Gone when the broker starts again.")
 @click.option("--auto-delete", is_flag=True, help="Gone with its last binding.")
-@click.option("--internal", is_flag=True, help="For bindings only; nobody may publish to it.")
+@click.option("--internal", is_flag=True, help="For bindings only; clients may not publish to it.")
 @exchange_argument_option
 @management_command
 def declare(

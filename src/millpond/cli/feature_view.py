@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from millpond.client import Admin
 
-# What a release brings; other features are switches that somebody may have turned off on purpose.
+# What a release brings; other features are switches that an operator may have turned off.
 RAISED_BY_UPGRADE = ("metadata.version", "millpond.version")
 
 

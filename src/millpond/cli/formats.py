@@ -53,7 +53,7 @@ def parse(text: bytes, form: str) -> bytes:
 
 
 def show(data: bytes | None, form: str) -> bytes:
-    """What to print for ``data``; null is printed as ``null``."""
+    """Return the text to print for ``data``; null is printed as ``null``."""
     if data is None:
         return b"null"
     match form:
@@ -70,7 +70,7 @@ def show(data: bytes | None, form: str) -> bytes:
 
 
 def show_json(data: bytes | None, form: str) -> object:
-    """What ``data`` is inside a JSON document; text that is not UTF-8 or not JSON is a string anyway."""
+    """Return ``data`` as a JSON value; text that is not UTF-8 or not JSON becomes a string."""
     if data is None:
         return None
     text = data.decode("utf-8", "replace")

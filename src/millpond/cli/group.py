@@ -205,7 +205,7 @@ async def reset(
 def _question(
     name: str, before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int]
 ) -> str:
-    """What a reset would do, for the person who is asked."""
+    """Describe what a reset would do, for the user who confirms it."""
     lines = [
         f"  {place.topic} {place.partition}: {_shown(before.get(place))} -> {after[place]}"
         for place in sorted(after)

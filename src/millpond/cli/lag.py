@@ -29,7 +29,7 @@ GLANCE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """What a group has not read of one partition. None where nobody can say."""
+    """What a group has not read of one partition; None where it is not known."""
 
     end: int | None
     messages: int | None = None
@@ -51,7 +51,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glance:
-    """What a short look at the first unread records has shown."""
+    """What the first fetch of unread records shows."""
 
     timestamp_ms: int | None
     size_bytes: int
@@ -111,7 +111,7 @@ def _estimated_bytes(bounds: Bounds, committed: int) -> int | None:
 
 
 def look_at(data: bytes | memoryview, offset: int) -> Glance | None:
-    """What fetched bytes say of the records from `offset` on; None if there is nothing to see."""
+    """Return what fetched bytes show of the records from `offset` on; None if there are none."""
     timestamp_ms: int | None = None
     size_bytes, next_offset = 0, offset
     for position, header in iter_batches(data):
@@ -159,7 +159,7 @@ async def _bounds(
         for directory in await admin.describe_log_dirs(sorted({place.topic for place in starts})):
             sizes |= directory.sizes
     except BrokerRefused:
-        sizes = {}  # not everybody may see them; then nothing is said of bytes that are not counted
+        sizes = {}  # the user may not see them; then bytes that are not counted are unknown
     return {
         place: Bounds(start=starts[place], end=ends[place], size_bytes=sizes.get(place))
         for place in starts

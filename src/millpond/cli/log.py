@@ -110,7 +110,7 @@ def verify(paths: tuple[Path, ...], data: Path | None, as_json: bool) -> None:
 
 
 def _default_data() -> tuple[Path, ...]:
-    """What `millpond up` takes without --data."""
+    """Return the data directory that `millpond up` uses without --data."""
     from millpond.cli.config import configured_log_dirs
 
     found = configured_log_dirs()

@@ -1,6 +1,6 @@
-"""What the commands for AMQP share: where the management API is, who asks, and what went wrong in words.
+"""What the commands for AMQP share: the address of the management API, the user, and messages of errors.
 
-They speak RabbitMQ's HTTP API, so they administer a RabbitMQ as well as a Millpond.
+They use RabbitMQ's HTTP API, so they administer a RabbitMQ as well as a Millpond.
 """
 
 import base64
@@ -30,11 +30,11 @@ _BARE = re.compile(r"[^/]+")
 
 
 class NoManagement(MillpondError):
-    """Nobody answers there."""
+    """No management API answers at the address."""
 
 
 class Unwilling(MillpondError):
-    """It answers, and says no."""
+    """The management API refused the request."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)

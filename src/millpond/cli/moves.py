@@ -20,7 +20,7 @@ Plan: TypeAlias = dict[TopicPartition, tuple[int, ...]]
 
 
 class NoPlan(ValueError):
-    """What was asked for cannot be done; the message says why and what can."""
+    """The command cannot be done; the message says why and what can."""
 
 
 def holders(topics: Iterable[TopicInfo]) -> Plan:
@@ -137,7 +137,7 @@ def check_places(plan: Mapping[TopicPartition, Sequence[int]], topics: Iterable[
 
 
 def is_done(item: PartitionInfo, wanted: Sequence[int]) -> bool:
-    """Whether a partition has arrived."""
+    """Return whether a partition has arrived."""
     return set(item.replicas) == set(wanted) and set(wanted) <= set(item.in_sync)
 
 

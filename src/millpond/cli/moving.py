@@ -108,10 +108,10 @@ async def clear_throttle(admin: Admin, topics: set[str], nodes: set[int]) -> Non
 
 
 class Progress(Protocol):
-    """Who is told of each partition that has arrived."""
+    """Shows how a reassignment proceeds."""
 
     def arrived(self, place: TopicPartition, replicas: Sequence[int]) -> None:
-        """One more."""
+        """Note that a partition has arrived at its replicas."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What all commands that talk to a broker share: options, exit codes, tables for people, JSON for programs.
+"""What all commands that use a broker share: options, exit codes, tables for people, JSON for programs.
 
 Results go to standard output, everything said about them to standard error. On a terminal tables are drawn
 with rich; in a pipe they are lines with tabs, so that ``cut`` and ``awk`` work.
@@ -39,7 +39,7 @@ _STOP_S_MAX = 5.0
 
 
 class Exit(IntEnum):
-    """What the exit code means."""
+    """The exit codes of commands."""
 
     DONE = 0
     REFUSED = 1
@@ -143,11 +143,13 @@ def _run(main: Callable[[], Coroutine[Any, Any, int | None]]) -> int:
 async def _until_told(main: Callable[[], Coroutine[Any, Any, int | None]]) -> int | None:
     """SIGTERM ends a command as Ctrl-C does, so that a member leaves its group; a second one ends it at once.
 
-    There is a limit to the time for it: a command may be waiting for somebody to read what it writes.
+    The time for it is limited: a command may wait for a reader of its output that does not read.
     """
     on_main = threading.current_thread() is threading.main_thread()
     if not on_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        return await main()  # other threads hear no signals, and who ignores this one means it
+        return (
+            await main()
+        )  # other threads get no signals, and a caller that ignores this one wants that
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     told: list[int] = []
@@ -173,7 +175,7 @@ async def _until_told(main: Callable[[], Coroutine[Any, Any, int | None]]) -> in
 
 
 def forget_reader() -> None:
-    """Nobody reads standard output any more; Python would complain of it again when it flushes at the end."""
+    """Discard further output: the reader is gone, and Python would report it again in the last flush."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -190,7 +192,7 @@ def check_bootstrap(
 
 
 async def explained(cluster: Cluster, refusal: BrokerRefused) -> str:
-    """A refusal in words; for a topic that is not there, with the nearest that is."""
+    """Return the message of a refusal; for an unknown topic, with the nearest name that exists."""
     text = str(refusal)
     if refusal.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not refusal.subject:
         return text
@@ -204,7 +206,7 @@ async def explained(cluster: Cluster, refusal: BrokerRefused) -> str:
 
 
 def is_terminal() -> bool:
-    """Whether standard output is read by a person."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 

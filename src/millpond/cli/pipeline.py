@@ -211,7 +211,7 @@ def _need_spark() -> None:
 
 
 def _check(found: Pipeline, options: Any, *, batch: bool) -> None:
-    """What need not wait for Spark to start. Raises ``PipelineError``."""
+    """Check what need not wait for Spark to start. Raises ``PipelineError``."""
     from millpond.spark.pipelines.errors import PipelineError
     from millpond.spark.pipelines.flow import checkpoint_of
 
@@ -229,7 +229,7 @@ def _check(found: Pipeline, options: Any, *, batch: bool) -> None:
 
 
 async def _ask(bootstrap: str) -> None:
-    """Whether there is a broker. Raises ``NoBroker`` or ``OutOfTime``."""
+    """Check that a broker answers. Raises ``NoBroker`` or ``OutOfTime``."""
     async with Cluster(bootstrap, client_id="millpond-cli", timeout_s=_BROKER_S_MAX) as cluster:
         await cluster.info()
 
@@ -362,7 +362,7 @@ def _summary(stats: Sequence[Any], as_json: bool) -> None:
 
 
 def _facts(stats: Sequence[Any]) -> list[str]:
-    """What a pipeline has to say beside counts: ``dedup: rate stated 0.001, rate estimated 2.1e-07``."""
+    """Return a pipeline's notes beside its counts: ``dedup: rate stated 0.001, rate estimated 2.1e-07``."""
     return [
         f"{query_stats.name}: "
         + ", ".join(

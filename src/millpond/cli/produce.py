@@ -103,7 +103,7 @@ async def produce(
         null_value=None if null_value is None else null_value.encode(),
     )
     time_ms = None if timestamp is None else _parse_time(timestamp)
-    patience_ms = max(1, round(cluster.timeout_s * 1000))
+    timeout_ms = max(1, round(cluster.timeout_s * 1000))
     started = time.monotonic()
     count = size = waited_for = 0
     with _Progress(path, hidden=quiet or as_json) as advance:
@@ -116,9 +116,9 @@ async def produce(
             batch_size=_BATCH_BYTES,
             max_request_size=2 * _LINE_BYTES_MAX,  # the broker knows better what is too large
             buffer_memory=2 * _LINE_BYTES_MAX,
-            max_block_ms=patience_ms,
-            request_timeout_ms=min(_REQUEST_MS_MAX, patience_ms),
-            delivery_timeout_ms=patience_ms,
+            max_block_ms=timeout_ms,
+            request_timeout_ms=min(_REQUEST_MS_MAX, timeout_ms),
+            delivery_timeout_ms=timeout_ms,
         ) as producer:
             is_new = await _is_new(cluster, topic)
             async for lines, consumed in _sources(messages, path, quiet):
@@ -143,7 +143,7 @@ async def produce(
                     size += len(line)
                 advance(consumed)
                 if size - waited_for >= _UNACKNOWLEDGED_BYTES_MAX:
-                    # Patience begins when a message is handed over: few may wait behind others.
+                    # The time-out of a message begins when the producer takes it: few may wait behind others.
                     await producer.flush()
                     waited_for = size
     if is_new and count and not quiet:
@@ -152,7 +152,7 @@ async def produce(
 
 
 async def _is_new(cluster: Cluster, topic: str) -> bool:
-    """Whether a topic is not there yet: a mistyped name makes a topic, and that should not go unsaid."""
+    """Return whether a topic does not exist yet: a mistyped name creates one, and the user should know."""
     try:
         await cluster.topic(topic)
     except BrokerRefused as refusal:
@@ -225,7 +225,7 @@ async def _lines(stream: BinaryIO) -> AsyncIterator[tuple[list[bytes], int]]:
 
 
 async def _chunks(stream: BinaryIO) -> AsyncIterator[bytes]:
-    """What the stream has, read in a thread of its own.
+    """Yield the data of a stream, read in a thread.
 
     A daemon thread, and reads below Python's buffer: Ctrl-C must end the program while the thread sits in
     a read that may never return.
@@ -249,7 +249,7 @@ async def _chunks(stream: BinaryIO) -> AsyncIterator[bytes]:
             try:
                 loop.call_soon_threadsafe(queue.put_nowait, data)
             except RuntimeError:
-                return  # the loop is gone, and whoever wanted this with it
+                return  # the loop is closed; no task waits for the data any more
 
     threading.Thread(target=pump, name="read-input", daemon=True).start()
     try:

@@ -35,7 +35,7 @@ _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "bright_red")
 
 @dataclass
 class NodeState:
-    """What is known of a node."""
+    """The state of a node as it is shown."""
 
     node: LocalNode
     state: str = "starting"
@@ -46,7 +46,7 @@ class NodeState:
 
 @dataclass
 class Scene:
-    """What there is to show."""
+    """Everything that the screen shows."""
 
     plan: LocalCluster
     nodes: dict[int, NodeState] = field(default_factory=dict)
@@ -58,19 +58,19 @@ class Scene:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the cluster serves with every node."""
+        """Return whether the cluster serves with every node."""
         return all(state.state == "ready" for state in self.nodes.values())
 
 
 class Screen(Protocol):
-    """Where it is shown."""
+    """A display of the nodes' states and of the lines that they write."""
 
     def line(self, node_id: int, text: str) -> None:
-        """A line of a node's."""
+        """Show a line that a node has written."""
         ...
 
     def event(self, text: str) -> None:
-        """Something that happened to a node."""
+        """Show an event of a node."""
         ...
 
     def refresh(self) -> None:
@@ -150,7 +150,7 @@ async def _watch(scene: Scene, screen: Screen) -> None:
 
 
 async def _look(scene: Scene) -> bool:
-    """Whether anything is other than it was."""
+    """Return whether anything has changed."""
     before = (scene.quorum, [(state.state, state.role) for state in scene.nodes.values()])
     async with asyncio.TaskGroup() as group:
         asked = {
@@ -175,7 +175,7 @@ async def _look(scene: Scene) -> bool:
 
 
 async def _ask(node: LocalNode) -> QuorumInfo | None:
-    """What one node says of the quorum; it answers as soon as it takes part."""
+    """Return one node's description of the quorum; a node answers as soon as it takes part."""
     try:
         async with asyncio.timeout(ASK_S):
             async with Cluster(node.address, client_id="millpond-up", timeout_s=ASK_S) as cluster:
@@ -205,7 +205,7 @@ class _Witness:
     def ended(self, node_id: int, how: str, pause_s: float | None) -> None:
         state = self._scene.nodes[node_id]
         pid, state.pid, state.role = state.pid, 0, ""
-        # It may be back before anybody is asked again.
+        # The node may be back before its state is looked at again.
         self._scene.is_announced = False
         state.state = "stopped" if pause_s is None else "died"
         if pause_s is not None:

@@ -37,7 +37,7 @@ def list_vhosts(client: ManagementClient, as_json: bool) -> None:
 )
 @management_command
 def add(client: ManagementClient, name: str, description: str, queue_type: str | None) -> None:
-    """Add a virtual host; whoever adds it may do everything in it."""
+    """Add a virtual host; the user who adds it gets all permissions in it."""
     body = {"description": description}
     if queue_type is not None:
         body["default_queue_type"] = queue_type

@@ -2,7 +2,7 @@
 
 A record in a log is found by the protocol that wrote it: each codec but Kafka's marks its records with a
 header of its own, which holds the protocol's property block. A record without such a mark is a Kafka
-producer's. So whoever reads a record gets it back exactly as it was if it reads by the protocol that wrote
+producer's. So a client gets a record back exactly as it was if it reads by the protocol that wrote
 it, and otherwise as far as its own protocol can describe it. Reading never fails: a record whose mark does
 not hold what it should is taken for a Kafka producer's.
 """

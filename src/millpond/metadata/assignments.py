@@ -1,4 +1,4 @@
-"""On which nodes the replicas of new partitions are: chosen here, or named by whoever makes the topic."""
+"""Assigns the replicas of new partitions to nodes: chosen here, or as the client asks."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -37,7 +37,10 @@ def chosen(
 def named(
     image: Image, assignments: Sequence[Sequence[NodeId]], factor: int, *, first: int = 0
 ) -> list[tuple[NodeId, ...]]:
-    """The replicas that somebody wants, if they can be. ``first``: the number of the first partition."""
+    """Return the replicas that a client asks for. ``first``: the index of the first partition.
+
+    Raises ``InvalidReplicaAssignment``.
+    """
     for index, replicas in enumerate(assignments, start=first):
         check_replicas(image, replicas)
         if len(replicas) != factor:
@@ -57,7 +60,7 @@ def named(
 def new_partition(
     image: Image, topic_id: UUID, index: int, replicas: tuple[NodeId, ...]
 ) -> PartitionRecord:
-    """A partition at its beginning: whoever is up is in sync, and the first of them leads."""
+    """Return a new partition: the replicas that are up are in sync, and the first of them leads."""
     isr = tuple(filter(image.is_active, replicas))
     return PartitionRecord(
         partition_id=index,

@@ -1,9 +1,9 @@
 """The settings a broker has, with Apache Kafka 4.x's names and defaults.
 
 Two groups. ``SUPPORTED`` settings do what they say. ``ACCEPTED`` settings exist so that a file written
-for Kafka can be used as it is: they are checked, shown, and change nothing here (yet); whoever sets one is
-told so. A name in neither group is refused. ``SECURITY_NAMES`` are accepted settings that someone may
-rely on for protection: setting one is answered with a warning, not a notice.
+for Kafka can be used as it is: they are checked, shown, and change nothing here (yet), which is logged when
+one is set. A name in neither group is refused. ``SECURITY_NAMES`` are accepted settings that an operator may
+rely on for protection: setting one logs a warning, not a notice.
 """
 
 from typing import Final
@@ -126,7 +126,7 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
         ),
         _broker(
             "controller.quorum.election.backoff.max.ms", _INT, 1_000,
-            "The longest pause after an election that nobody won.",
+            "The longest pause after an election without a winner.",
             minimum=1,
         ),
         _broker(
@@ -386,7 +386,7 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
         ),
         _broker(
             "unclean.leader.election.interval.ms", _LONG, 300_000,
-            "How often it is looked for partitions that nobody leads and a replica that is behind may.",
+            "How often partitions without a leader are checked for an unclean election.",
             minimum=1,
         ),
         # --- topics ----------------------------------------------------------------------------
@@ -645,7 +645,7 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
         ),
         _broker(
             "transactional.id.expiration.ms", _INT, 604_800_000,
-            "How long a transactional id that nobody uses is remembered.",
+            "How long an unused transactional id is remembered.",
             minimum=1,
         ),
         _broker(
@@ -655,7 +655,7 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
         ),
         _broker(
             "transaction.remove.expired.transaction.cleanup.interval.ms", _INT, 3_600_000,
-            "How often transactional ids that nobody uses are looked for and forgotten.",
+            "How often unused transactional ids are deleted.",
             minimum=1,
         ),
         _broker(

@@ -228,7 +228,7 @@ def check_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
 
 
 def check_broker_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
-    """Read and check broker settings that someone wants to alter at run time."""
+    """Read and check broker settings that are to be altered at run time."""
     parsed: dict[str, Value] = {}
     for name, text in overrides.items():
         definition = broker_config_def(name)

@@ -1,7 +1,7 @@
 """SCRAM credentials (KIP-554): what a user's password becomes before anything is kept of it.
 
 A client sends the salted password, which only it can make; what is kept are the two keys derived from it
-(RFC 5802), from which nobody can log in. Pure.
+(RFC 5802), which are not enough to log in. Pure.
 """
 
 import hashlib

@@ -87,12 +87,12 @@ def decide_without_directories(
             continue
         if broker.has_online(partition.directory_of(node)):
             continue
-        wish = PartitionTarget(
+        wanted = PartitionTarget(
             isr=tuple(one for one in partition.isr if one != node),
             election=rules.online(topic.name),
         )
         record = partition_change(
-            topic.topic_id, index, partition, wish, available, min_isr=rules.min_isr(topic.name)
+            topic.topic_id, index, partition, wanted, available, min_isr=rules.min_isr(topic.name)
         )
         if record is not None:
             records.append(record)
@@ -184,7 +184,7 @@ def _assigned(
     # What has no other copy is gone, and begins anew.
     is_empty = _begins_empty(broker, before, one.directory) and len(before.replicas) > 1
     stays = not is_empty and broker.has_online(one.directory)
-    wish = PartitionTarget(
+    wanted = PartitionTarget(
         isr=None if stays else tuple(other for other in before.isr if other != node),
         emptied=(node,) if is_empty else (),
         placed=((node, one.directory),),
@@ -194,7 +194,7 @@ def _assigned(
         topic.topic_id,
         one.partition,
         before,
-        wish,
+        wanted,
         active_in(image),
         min_isr=rules.min_isr(topic.name),
     )

@@ -1,6 +1,6 @@
-"""Who leads, and who counts as in sync, when nodes come and go or somebody asks for a change.
+"""Elections and in-sync replicas when nodes start and stop, or when a change is requested.
 
-Each function gives facts for the image it is shown. How one partition is decided is in
+Each function returns records for the image it is given. How one partition is decided is in
 ``partition_change.py``.
 """
 
@@ -138,12 +138,12 @@ def decide_stopped(
     records = []
     for topic, index, partition in each_partition(image):
         if node == partition.leader or node in partition.isr:
-            wish = PartitionTarget(
+            wanted = PartitionTarget(
                 isr=_without(node, partition.isr),
                 silent=(node,) if is_silent else (),
                 election=rules.online(topic.name),
             )
-            records.append(_changed(topic, index, partition, wish, available, rules))
+            records.append(_changed(topic, index, partition, wanted, available, rules))
     return [record for record in records if record is not None]
 
 
@@ -156,10 +156,10 @@ def decide_unsure(image: Image, node: NodeId, rules: Rules) -> list[PartitionCha
     records = []
     for topic, index, partition in each_partition(image):
         if node in {partition.leader, *partition.isr, *partition.eligible_leaders}:
-            wish = PartitionTarget(
+            wanted = PartitionTarget(
                 isr=_without(node, partition.isr), lost=(node,), election=rules.online(topic.name)
             )
-            records.append(_changed(topic, index, partition, wish, available, rules))
+            records.append(_changed(topic, index, partition, wanted, available, rules))
     return [record for record in records if record is not None]
 
 
@@ -187,24 +187,24 @@ def decide_emptied(
         held = {*partition.isr, *partition.eligible_leaders, *partition.last_known_leaders}
         if node in held and len(partition.replicas) > 1:
             is_last = only is not None and held == {node}
-            wish = PartitionTarget(
+            wanted = PartitionTarget(
                 isr=_without(node, partition.isr),
                 lost=(node,) if is_last else (),
                 emptied=() if is_last else (node,),
                 election=rules.online(topic.name),
             )
-            records.append(_changed(topic, index, partition, wish, available, rules))
+            records.append(_changed(topic, index, partition, wanted, available, rules))
     return [record for record in records if record is not None]
 
 
 def decide_started(image: Image, node: NodeId, rules: Rules) -> list[PartitionChangeRecord]:
-    """A node is up: it leads what nobody leads, where it may."""
+    """Elect a node that has come up for partitions without a leader, where it may lead."""
     available = active_in(image, added=[node])
     records = []
     for topic, index, partition in each_partition(image):
         if partition.leader == NO_LEADER and node in partition.replicas:
-            wish = PartitionTarget(election=rules.online(topic.name))
-            records.append(_changed(topic, index, partition, wish, available, rules))
+            wanted = PartitionTarget(election=rules.online(topic.name))
+            records.append(_changed(topic, index, partition, wanted, available, rules))
     return [record for record in records if record is not None]
 
 
@@ -236,8 +236,8 @@ def decide_led(
             and partition.leader != NO_LEADER
             and runs(partition.leader)
         ):
-            wish = PartitionTarget(is_led=True)
-            change = _changed(topic, index, partition, wish, available, rules)
+            wanted = PartitionTarget(is_led=True)
+            change = _changed(topic, index, partition, wanted, available, rules)
             if change is not None:
                 records.append(change)
     return records
@@ -307,23 +307,23 @@ def decide_preferred(image: Image, rules: Rules, *, at_most: int) -> list[Partit
             break
         first = partition.replicas[0]
         if partition.leader != first and available.may_lead(first, partition.directory_of(first)):
-            wish = PartitionTarget(election=Election.PREFERRED)
-            change = _changed(topic, index, partition, wish, available, rules)
+            wanted = PartitionTarget(election=Election.PREFERRED)
+            change = _changed(topic, index, partition, wanted, available, rules)
             if change is not None:
                 records.append(change)
     return records
 
 
 def decide_unclean(image: Image, rules: Rules, *, at_most: int) -> list[PartitionChangeRecord]:
-    """Let an old copy lead what nobody leads, where that has been allowed since."""
+    """Elect a replica that is behind for partitions without a leader, where that is allowed now."""
     available = active_in(image)
     records: list[PartitionChangeRecord] = []
     for topic, index, partition in each_partition(image):
         if len(records) >= at_most:
             break
         if partition.leader == NO_LEADER and rules.allows_unclean(topic.name):
-            wish = PartitionTarget(election=Election.UNCLEAN)
-            change = _changed(topic, index, partition, wish, available, rules)
+            wanted = PartitionTarget(election=Election.UNCLEAN)
+            change = _changed(topic, index, partition, wanted, available, rules)
             if change is not None:
                 records.append(change)
     return records
@@ -345,29 +345,31 @@ class InSyncRequest:
 
 
 def decide_in_sync(
-    image: Image, sender: NodeId, wishes: Sequence[InSyncRequest], rules: Rules
+    image: Image, sender: NodeId, requests: Sequence[InSyncRequest], rules: Rules
 ) -> tuple[list[PartitionChangeRecord], list[PartitionImage | MillpondError]]:
-    """Change who is in sync; for each wish the partition as it will be, or why not.
+    """Change in-sync replicas; return for each request the partition as it will be, or why not.
 
     Refused if the sender leads no longer or knows an older state. What completes a reassignment may move the
     leader: then the change is made and the sender is told to look again.
     """
     records: list[PartitionChangeRecord] = []
     results: list[PartitionImage | MillpondError] = []
-    for wish in wishes:
+    for wanted in requests:
         try:
-            topic = image.topics_by_id.get(wish.topic_id)
+            topic = image.topics_by_id.get(wanted.topic_id)
             if topic is None:
-                raise UnknownTopicId(f"there is no topic with id {wish.topic_id}")
-            if not 0 <= wish.partition < len(topic.partitions):
-                raise UnknownTopic(f"there is no partition {topic.name}-{wish.partition}")
-            _check_in_sync(image, topic, sender, wish)
+                raise UnknownTopicId(f"there is no topic with id {wanted.topic_id}")
+            if not 0 <= wanted.partition < len(topic.partitions):
+                raise UnknownTopic(f"there is no partition {topic.name}-{wanted.partition}")
+            _check_in_sync(image, topic, sender, wanted)
         except MillpondError as refused:
             results.append(refused)
             continue
-        before = topic.partitions[wish.partition]
+        before = topic.partitions[wanted.partition]
         # A leader that speaks of its followers is through with whatever it had to recover from.
-        change = changed_in_sync(image, topic, wish.partition, wish.isr, rules, recovering=False)
+        change = changed_in_sync(
+            image, topic, wanted.partition, wanted.isr, rules, recovering=False
+        )
         if change is None:
             results.append(before)
             continue
@@ -376,7 +378,7 @@ def decide_in_sync(
         if after.leader != sender:
             results.append(
                 NewLeaderElected(
-                    f"{topic.name}-{wish.partition} has been reassigned; node {after.leader} leads it"
+                    f"{topic.name}-{wanted.partition} has been reassigned; node {after.leader} leads it"
                 )
             )
         else:
@@ -394,35 +396,35 @@ def changed_in_sync(
     recovering: bool | None = None,
 ) -> PartitionChangeRecord | None:
     """These replicas of a partition are in sync, as its leader says; None if nothing changes."""
-    wish = PartitionTarget(
+    wanted = PartitionTarget(
         isr=isr, recovering=recovering, is_led=True, election=rules.online(topic.name)
     )
-    return _changed(topic, index, topic.partitions[index], wish, active_in(image), rules)
+    return _changed(topic, index, topic.partitions[index], wanted, active_in(image), rules)
 
 
-def _check_in_sync(image: Image, topic: TopicImage, sender: NodeId, wish: InSyncRequest) -> None:
-    partition = topic.partitions[wish.partition]
-    name = f"{topic.name}-{wish.partition}"
+def _check_in_sync(image: Image, topic: TopicImage, sender: NodeId, wanted: InSyncRequest) -> None:
+    partition = topic.partitions[wanted.partition]
+    name = f"{topic.name}-{wanted.partition}"
     if (
-        wish.leader_epoch > partition.leader_epoch
-        or wish.partition_epoch > partition.partition_epoch
+        wanted.leader_epoch > partition.leader_epoch
+        or wanted.partition_epoch > partition.partition_epoch
     ):
-        # The sender knows more than we do: somebody else is the controller.
-        raise NotController(f"{name} has not come to epoch {wish.leader_epoch} here")
-    if wish.leader_epoch < partition.leader_epoch:
+        # The sender knows newer metadata: another node is the controller.
+        raise NotController(f"{name} has not come to epoch {wanted.leader_epoch} here")
+    if wanted.leader_epoch < partition.leader_epoch:
         raise FencedLeaderEpoch(
-            f"{name} is led in epoch {partition.leader_epoch}, not {wish.leader_epoch}"
+            f"{name} is led in epoch {partition.leader_epoch}, not {wanted.leader_epoch}"
         )
     if sender != partition.leader:
         raise InvalidRequest(f"node {sender} does not lead {name}; node {partition.leader} does")
-    if wish.partition_epoch < partition.partition_epoch:
+    if wanted.partition_epoch < partition.partition_epoch:
         raise InvalidUpdateVersion(
-            f"{name} is at version {partition.partition_epoch}, not {wish.partition_epoch}; read it again"
+            f"{name} is at version {partition.partition_epoch}, not {wanted.partition_epoch}; read it again"
         )
-    isr = wish.isr
+    isr = wanted.isr
     if len(set(isr)) != len(isr) or not set(isr) <= set(partition.replicas) or sender not in isr:
         raise InvalidRequest(f"{list(isr)} cannot be the in-sync replicas of {name}")
-    epochs = wish.broker_epochs or (-1,) * len(isr)
+    epochs = wanted.broker_epochs or (-1,) * len(isr)
     for node, epoch in zip(isr, epochs, strict=True):
         reason = _ineligible(image, partition, node, epoch)
         if reason is not None:
@@ -462,10 +464,10 @@ def _changed(
     topic: TopicImage,
     index: int,
     partition: PartitionImage,
-    wish: PartitionTarget,
+    wanted: PartitionTarget,
     available: Available,
     rules: Rules,
 ) -> PartitionChangeRecord | None:
     return partition_change(
-        topic.topic_id, index, partition, wish, available, min_isr=rules.min_isr(topic.name)
+        topic.topic_id, index, partition, wanted, available, min_isr=rules.min_isr(topic.name)
     )

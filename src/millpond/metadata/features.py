@@ -111,7 +111,7 @@ class Direction(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureChange:
-    """A feature that is to be at another level. ``direction`` of None: one that nobody knows."""
+    """A feature that is to be at another level. A ``direction`` of None: an unknown feature."""
 
     name: str
     level: int
@@ -121,7 +121,7 @@ class FeatureChange:
 def first_levels(image: Image, *, fresh: bool, is_alone: bool = False) -> list[FeatureLevelRecord]:
     """The facts that a start must add: all levels of a new cluster, new features of an old one.
 
-    A node that is alone has nobody to wait for and goes to its newest level at once.
+    A node that is alone waits for no other node and goes to its newest level at once.
     """
     levels = {
         name: one.initial

@@ -146,7 +146,7 @@ def group_config_def(name: str) -> ConfigDef:
 
 
 def check_group_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
-    """Read and check what someone wants to set on a group."""
+    """Read and check settings that are to be set on a group."""
     parsed = {name: group_config_def(name).parse(text) for name, text in overrides.items()}
     reset = parsed.get("share.auto.offset.reset")
     if reset is not None:

@@ -3,7 +3,7 @@
 Nodes of two releases are one cluster for as long as an upgrade takes, and any of them may have to read what
 the controller wrote; a type of record that a node does not know is an error there. So every type and version
 of a record belongs to the level at which it came, the level that is in force is a fact itself, and the
-controller writes nothing above it. The level is raised by somebody who knows that all nodes are new.
+controller writes nothing above it. An operator raises the level when all nodes are new.
 """
 
 from collections.abc import Iterable, Mapping

@@ -40,7 +40,7 @@ class FeatureLevels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerRecord:
-    """A broker joined (type 0, version 3). One that is fenced is known but serves nobody yet."""
+    """A broker joined (type 0, version 3). A fenced broker is known but serves no client yet."""
 
     broker_id: int
     incarnation_id: UUID

@@ -1,6 +1,6 @@
 """Nodes join, are heard of, fall silent, stop and are forgotten: the facts of each.
 
-A node that registers is fenced: known, but serving nobody, until it has read the metadata up to its own
+A node that registers is fenced: known, but serving no client, until it has read the metadata up to its own
 registration. Its epoch is the offset of that registration, so a later one is always higher, and what an
 earlier life of the node still says is refused. A node that is fenced leads nothing and is in sync nowhere.
 Whether its disk has kept what it had is its own word, and is believed only if it names the registration that
@@ -83,7 +83,7 @@ def decide_register(
     rules: Rules,
     is_own: bool = False,
 ) -> Registered:
-    """Let a node in. ``is_own``: it is the controller's own process, so nobody else can be running.
+    """Register a node. ``is_own``: it is the controller's own process, so no other one of the node runs.
 
     Raises ``WrongCluster``, ``DuplicateRegistration``, ``InvalidRegistration``, ``UnsupportedVersion``.
     """
@@ -341,7 +341,7 @@ def decide_fence(
 
 def decide_unregister(image: Image, node: NodeId, rules: Rules) -> tuple[MetadataRecord, ...]:
     """Forget a node that is not coming back, and with it which disk it had: it is in sync nowhere, not even
-    where it was the last, since nobody could tell whether one that comes under its number has that disk.
+    where it was the last, because a node that registers under its id later may have another disk.
 
     Raises ``NodeNotRegistered``.
     """

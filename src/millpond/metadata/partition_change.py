@@ -1,20 +1,20 @@
 """One change of one partition: who leads, who is in sync and where its replicas are, decided together.
 
 The rules are Apache Kafka's. A leader that can go on does, unless the preferred one is asked for. A new one
-comes from the in-sync replicas in the order of the replica list: whoever is not in sync may lack what was
-acknowledged. A new leader epoch begins when the leader changes or a replica goes; who is in sync changes
-without one.
+comes from the in-sync replicas in the order of the replica list: a replica that is not in sync may lack
+acknowledged records. A new leader epoch begins when the leader changes or a replica goes; who is in sync
+changes without one.
 
-Below ``min.insync.replicas`` nothing more is committed, so whoever was in sync when it came to that has all
-that is: those are kept as eligible leaders (KIP-966) and one of them leads when nobody is in sync any more.
-A replica whose disk may have lost something is neither in sync nor eligible. Such a replica, and one whose
-node fell silent or started again, is kept as a last known leader: where no replica is in sync or eligible,
-the first of these leads when it is up, and is said to be recovering. The replica that lost its place last
-comes first, since it was in sync for the longest time. One that has named what it lost is a last known leader
-only when no other replica is one, so that the next of the list takes its place. One whose disk was replaced
-has nothing and is none; the copies that are left then wait for an unclean election. The list ends when a
-leader that is known to run goes on without these replicas (``PartitionTarget.is_led``); until then it may be
-that all nodes lost their power at once, and that the leader of the metadata has never led.
+Below ``min.insync.replicas`` nothing more is committed, so the replicas that were in sync then have all
+committed records: they are kept as eligible leaders (KIP-966) and one of them leads when no replica is in
+sync any more. A replica whose disk may have lost something is neither in sync nor eligible. Such a replica,
+and one whose node fell silent or started again, is kept as a last known leader: where no replica is in sync
+or eligible, the first of these leads when it is up, and is said to be recovering. The replica that lost its
+place last comes first, since it was in sync for the longest time. One that has named what it lost is a last
+known leader only when no other replica is one, so that the next of the list takes its place. One whose disk
+was replaced has nothing and is none; the copies that are left then wait for an unclean election. The list
+ends when a leader that is known to run goes on without these replicas (``PartitionTarget.is_led``); until
+then it may be that all nodes lost their power at once, and that the leader of the metadata has never led.
 
 A replica in a log directory that is offline is as one of a node that is down: it does not lead, whatever it
 has. Replicas that stay keep their directories; a new one lies in the only directory of its node, or is
@@ -115,43 +115,43 @@ def partition_change(
     topic_id: UUID,
     index: int,
     before: PartitionImage,
-    wish: PartitionTarget,
+    wanted: PartitionTarget,
     available: Available,
     *,
     min_isr: int | None = None,
 ) -> PartitionChangeRecord | None:
-    """The fact that fulfils the wish, and ends a move whose time has come; None if nothing changes.
+    """Return the record that makes the change and ends a completed reassignment; None if nothing changes.
 
     ``min_isr`` are so many as the topic wants to be in sync; None where no eligible leaders are kept.
     """
     target = _Target(
-        isr=before.isr if wish.isr is None else wish.isr,
-        replicas=before.replicas if wish.replicas is None else wish.replicas,
-        removing=before.removing if wish.removing is None else wish.removing,
-        adding=before.adding if wish.adding is None else wish.adding,
+        isr=before.isr if wanted.isr is None else wanted.isr,
+        replicas=before.replicas if wanted.replicas is None else wanted.replicas,
+        removing=before.removing if wanted.removing is None else wanted.removing,
+        adding=before.adding if wanted.adding is None else wanted.adding,
     )
     _end_reassignment(target)
-    target.eligible = _eligible(before, target, wish, min_isr)
-    gone = (*wish.lost, *(node for node in wish.silent if node not in target.eligible))
+    target.eligible = _eligible(before, target, wanted, min_isr)
+    gone = (*wanted.lost, *(node for node in wanted.silent if node not in target.eligible))
     keeps_several = min_isr is not None and keeps_several_last_known_leaders(available.image)
     target.last_known = tuple(
         node
         for node in dict.fromkeys((*(gone if keeps_several else ()), *before.last_known_leaders))
-        if node in target.replicas and node not in wish.emptied
+        if node in target.replicas and node not in wanted.emptied
     )
-    target.directories = _directories(before, target, wish, available.image)
-    leader, how = _elect(before, target, wish.election, available)
-    recovering = before.recovering if wish.recovering is None else wish.recovering
+    target.directories = _directories(before, target, wanted, available.image)
+    leader, how = _elect(before, target, wanted.election, available)
+    recovering = before.recovering if wanted.recovering is None else wanted.recovering
     if how is _How.BEHIND:
         target.isr, target.eligible, recovering = (leader,), (), True
     elif how is _How.ELIGIBLE:
         target.isr = (leader,)
         target.eligible = tuple(node for node in target.eligible if node != leader)
-    elif not target.isr and min_isr is None and not wish.emptied:
+    elif not target.isr and min_isr is None and not wanted.emptied:
         target.isr = tuple(node for node in before.isr if node in target.replicas)
     if leader == NO_LEADER:
-        target.last_known = _last_known(before, target, wish, keeps_several=keeps_several)
-    elif how is _How.BEHIND or wish.is_led or not keeps_several:
+        target.last_known = _last_known(before, target, wanted, keeps_several=keeps_several)
+    elif how is _How.BEHIND or wanted.is_led or not keeps_several:
         target.last_known = ()
     else:
         # The metadata may have a leader that is down as well: a loss of power takes all nodes at once.
@@ -203,10 +203,10 @@ def new_directory(image: Image, node: NodeId) -> UUID:
 
 
 def _directories(
-    before: PartitionImage, target: _Target, wish: PartitionTarget, image: Image
+    before: PartitionImage, target: _Target, wanted: PartitionTarget, image: Image
 ) -> dict[NodeId, UUID]:
     """The directory of each replica, in the order of the replicas."""
-    placed = dict(wish.placed)
+    placed = dict(wanted.placed)
     return {
         node: placed[node]
         if node in placed
@@ -229,17 +229,17 @@ def _end_reassignment(target: _Target) -> None:
 
 
 def _eligible(
-    before: PartitionImage, target: _Target, wish: PartitionTarget, min_isr: int | None
+    before: PartitionImage, target: _Target, wanted: PartitionTarget, min_isr: int | None
 ) -> Nodes:
     """Who has all that is committed without being in sync."""
     if min_isr is None:
-        # Nobody is added; who was eligible when nobody was in sync any more still is.
+        # No replica is added; those that were eligible when none was in sync any more still are.
         were = () if target.isr else before.eligible_leaders
     elif len(target.isr) >= min(min_isr, len(target.replicas)):
         were = ()
     else:
         were = (*before.eligible_leaders, *before.isr)
-    gone = {*target.isr, *wish.lost, *wish.emptied}
+    gone = {*target.isr, *wanted.lost, *wanted.emptied}
     return tuple(node for node in target.replicas if node in were and node not in gone)
 
 
@@ -265,14 +265,14 @@ def _elect(
     if not worthy and last and may_lead(last[0]):
         return last[0], _How.BEHIND
     if election is Election.UNCLEAN:
-        anybody = next((node for node in target.replicas if may_lead(node)), None)
-        if anybody is not None:
-            return anybody, _How.BEHIND
+        behind = next((node for node in target.replicas if may_lead(node)), None)
+        if behind is not None:
+            return behind, _How.BEHIND
     return NO_LEADER, _How.NONE
 
 
 def _last_known(
-    before: PartitionImage, target: _Target, wish: PartitionTarget, *, keeps_several: bool
+    before: PartitionImage, target: _Target, wanted: PartitionTarget, *, keeps_several: bool
 ) -> Nodes:
     """The last known leaders of a partition that has no leader: the one that led last is the first."""
     if target.isr or (target.last_known and not keeps_several):
@@ -281,9 +281,9 @@ def _last_known(
     if not last and not target.last_known:
         # Metadata of an older release have partitions that wait for the one that is in sync. Where only one
         # is kept and it has named its loss, the next that is struck off takes its place.
-        last = before.isr[:1] or (() if target.eligible else wish.lost)
+        last = before.isr[:1] or (() if target.eligible else wanted.lost)
     return tuple(
         node
         for node in dict.fromkeys((*last, *target.last_known))
-        if node in target.replicas and node not in wish.emptied
+        if node in target.replicas and node not in wanted.emptied
     )

@@ -126,15 +126,15 @@ def _reassigned(
         raise UnknownTopic(f"Unable to find partition {command.topic}:{command.partition}.")
     before = topic.partitions[command.partition]
     if command.replicas is None:
-        wish = _cancelled(topic, command.partition, before, rules)
+        wanted = _cancelled(topic, command.partition, before, rules)
     else:
         check_replicas(image, command.replicas)
-        wish = _moved(before, tuple(command.replicas), allow_factor_change)
+        wanted = _moved(before, tuple(command.replicas), allow_factor_change)
     return partition_change(
         topic.topic_id,
         command.partition,
         before,
-        wish,
+        wanted,
         active_in(image),
         min_isr=rules.min_isr(topic.name),
     )

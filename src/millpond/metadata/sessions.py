@@ -69,10 +69,10 @@ class Sessions:
         *,
         predecessor: tuple[NodeId, int] | None = None,
     ) -> None:
-        """A controller takes over: nobody has been heard of, nobody is late.
+        """Begin as a new controller: no node has sent a heartbeat, and none is late.
 
-        ``predecessor``: who led before, and since when at least nobody backed it. Its own lease lasts from
-        then; it is given some time to be heard of all the same, since it may only have been deposed.
+        ``predecessor``: the leader before, and since when at least no majority backed it. Its own lease lasts
+        from then; it is given some time to be heard of all the same, since it may only have been deposed.
         """
         # Who was given up by a predecessor was so before the last that there is now.
         self._must_know = {node: last_offset for node, one in image.brokers.items() if one.fenced}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from millpond.base.errors import QueueInUse
 from millpond.base.fields import Table
 
-# More than anybody can hold.
+# More than a consumer can hold.
 UNLIMITED = 2**31
 
 # A turn is more than one message where all consumers will have several turns of that size.
@@ -22,7 +22,7 @@ _SHARE_MAX = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer:
-    """Somebody who wants messages. ``owner`` is unique: what it holds is found by it.
+    """A consumer of a queue. ``owner`` is unique: what it holds is found by it.
 
     ``channel`` is the channel that it is of; when that goes, all that its consumers hold goes back.
     """

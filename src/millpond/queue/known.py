@@ -20,6 +20,10 @@ ASKED_AT_A_TIME = 256
 _KNOWN_MAX = 4_096
 
 
+# A decision that looks at a head is likely to be made again for what is behind it.
+_ASKED_AT_FIRST = 4
+
+
 class Meta(NamedTuple):
     """What a decision may have to know of a message. ``ttl_ms`` is the message's own; None is no limit."""
 
@@ -71,3 +75,9 @@ class KnownMessages:
         """How large a message is; None if that is not known."""
         meta = self._metas.get((lane, offset))
         return None if meta is None or meta.size < 0 else meta.size
+
+
+def asked(number: int, offset: int, next_: int, passed: int) -> Need:
+    """What is asked for when a decision has passed so many messages: few at first, then more at a time."""
+    count = max(_ASKED_AT_FIRST, min(passed, ASKED_AT_A_TIME))
+    return Need(number, offset, min(next_, offset + count))

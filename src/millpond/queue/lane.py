@@ -5,8 +5,8 @@ offsets of the log are none (facts that were written between messages, records o
 *gaps* are known when the message behind them is, cost some two bytes until they are passed (``gaps.py``), and
 are never handed out or counted.
 
-Of a message far behind what was handed out it may be known that somebody may have had it. That is kept until
-the cursor comes there: a cursor that jumped ahead would need runs for every gap in between.
+Of a message far behind what was handed out it may be known that a consumer may have had it. That is kept
+until the cursor comes there: a cursor that jumped ahead would need runs for every gap in between.
 """
 
 from collections import deque
@@ -19,14 +19,14 @@ from millpond.cursor.dead_letter import DeadLetterPolicy
 from millpond.cursor.runs import NEVER_MS, NO_OWNER, Run, State
 from millpond.queue.gaps import Gaps, PackedGaps
 
-# Who holds a message that is to come again, but not before a time.
+# The owner of a message that is to come again, but not before a time.
 LATER = "@later"
 # Above every offset.
 NOWHERE = 2**63 - 1
 
 
 class LaneState(NamedTuple):
-    """All that is known of a lane when nobody holds anything: what makes another lane the same.
+    """All that is known of a lane when no consumer holds anything: what makes another lane the same.
 
     Of a lane with very many gaps it is only what lies below ``end``. Distances of gaps begin at ``start``.
     """
@@ -63,7 +63,7 @@ class Lane:
 
     @property
     def held(self) -> int:
-        """How many messages somebody has and has not settled."""
+        """How many messages consumers have and have not settled."""
         return self.cursor.count(State.ACQUIRED) - self.cursor.held_by(LATER)
 
     def head(self) -> Run | None:
@@ -103,7 +103,7 @@ class Lane:
             yield position, next_
 
     def never_delivered(self, first: int, next_: int) -> Iterator[Range]:
-        """Which of these messages are ready and, as far as is known, nobody had yet."""
+        """Which of these messages are ready and, as far as is known, were not delivered yet."""
         for run in self.cursor.runs_within(first, min(next_, self.cursor.end)):
             if run.state is State.AVAILABLE and not run.deliveries:
                 yield run.first, run.next
@@ -126,7 +126,7 @@ class Lane:
         yield from self._fresh_within(first, next_)
 
     def state(self, gaps_max: int = limits.QUEUE_SNAPSHOT_GAPS_MAX) -> LaneState:
-        """What is to be known after a restart: who holds a message now will not be there."""
+        """What is to be known after a restart: consumers that hold messages now will not be there."""
         cursor = self.cursor
         runs = (
             run._replace(state=State.AVAILABLE, owner=NO_OWNER, deadline_ms=NEVER_MS)
@@ -185,7 +185,7 @@ class Lane:
         return taken
 
     def give_up(self, count: int) -> Delta:
-        """The first ``count`` ready messages are over, without anybody having had them."""
+        """The first ``count`` ready messages are over, without having been delivered."""
         runs: list[Run] = []
         while count > 0:
             head = self.head()

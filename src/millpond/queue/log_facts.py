@@ -1,18 +1,18 @@
 """What a queue's log says of its messages, between them: facts in control batches, which readers skip.
 
-A fact is a list of runs of offsets with what holds of them from then on. A run that is available and has
-been delivered is one that was handed out: whoever loads the queue knows that it may have been seen, and not
-by whom. A fact speaks only of offsets below its own, so a log may lose its beginning up to the first
-message that is not over, and nothing that is lost is missed. That messages with an age of their own may be
-in the log is said again before the log loses its beginning. A run that is held is one that is to come again
-at a time.
+A fact is a list of runs of offsets with what holds of them from then on. A run that is available and has been
+delivered is one that was handed out: the node that loads the queue knows that a consumer may have seen it,
+and not which. A fact speaks only of offsets below its own, so a log may lose its beginning up to the first
+message that is not over, and nothing that is lost is missed. That messages with an age of their own may be in
+the log is said again before the log loses its beginning. A run that is held is one that is to come again at a
+time.
 
 A *mark* is an offset, ahead of what was handed out: whatever lies below it may have been handed out though
 the log does not say so. A host whose log has copies writes it before it hands anything out, so that the next
 host, which may lack the last facts, knows what may have been seen. A snapshot says
 it, too, and a log is not cut behind the last that its copies have; 0 takes it back.
 
-A snapshot says all that the log before it says, so that who loads the queue need not read that.
+A snapshot says all that the log before it says, so that the node that loads the queue need not read that.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -7,9 +7,9 @@ knowledge returns a step with ``needs``, and the host learns that and makes the 
 (``known.py``). ``deliver``, ``get``, ``expire`` and ``drop_excess`` are such decisions. What they decide does
 not depend on how much was known before, nor on the order and the portions in which the answers come.
 
-A verb changes the state and returns a ``Step``: ``facts`` are to be written to the queue's log, ``letters``
-are to be published as dead letters *before* the facts are written. That a message was delivered is not a
-fact that must be written; written or not, after a restart (``forget_owners``) it is ready again, in its
+A verb changes the state and returns a ``Step``: ``facts`` are to be written to the queue's log,
+``dead_letters`` are to be forwarded *before* the facts are written. That a message was delivered is not a
+fact that must be written; written or not, after a restart (``Recovery.end_load``) it is ready again, in its
 place. Deciding and applying are one here because a message delivered twice is worse than a fact that was
 never written.
 
@@ -22,22 +22,23 @@ retry, or any message of a queue that delays. No consumer holds it (``LATER``) u
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
-from typing import NamedTuple
 
-from millpond.cursor.ack import Delta, Outcome, Range
+from millpond.cursor.ack import Delta, Range
 from millpond.cursor.dead_letter import DeadLetterPolicy, GiveUp
 from millpond.cursor.runs import NEVER_MS, Run, State
+from millpond.queue.ages import Ages
 from millpond.queue.consumers import UNLIMITED, Consumer, Consumers
-from millpond.queue.known import ASKED_AT_A_TIME, KnownMessages, Meta, Need
-from millpond.queue.lane import LATER, NOWHERE, Lane, LaneState
+from millpond.queue.drops import Drops
+from millpond.queue.known import KnownMessages, Meta, Need, asked
+from millpond.queue.lane import LATER, Lane
+from millpond.queue.recovery import Recovery
+from millpond.queue.returns import Returns
 from millpond.queue.settings import QueueSettings
-from millpond.queue.sizes import ReadyBytes, Sized
+from millpond.queue.sizes import ReadyBytes
 from millpond.queue.steps import (
     GIVEN_UP_AT_A_TIME,
     NOTHING,
     RETURNED_AT_A_TIME,
-    DeadLetter,
     DeathReason,
     Facts,
     Handout,
@@ -45,9 +46,7 @@ from millpond.queue.steps import (
     joined_steps,
 )
 
-# A decision that looks at a head is likely to be made again for what is behind it.
-_ASKED_AT_FIRST = 4
-DROP_HEAD, REJECT, REJECT_TO_LETTERS = "drop-head", "reject-publish", "reject-publish-dlx"
+DROP_HEAD, REJECT, REJECT_TO_DEAD_LETTERS = "drop-head", "reject-publish", "reject-publish-dlx"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +54,7 @@ class Admission:
     """How many of the coming messages are kept. The rest is refused, and dead-lettered if wanted."""
 
     admitted: int
-    to_letters: bool = field(default=False)
-
-
-class _Returning(NamedTuple):
-    """What a closed channel held in a lane: from which offset on, ranges (the lowest last), since when."""
-
-    first: int
-    lane: int
-    owner: str
-    ranges: list[Range]
-    since_ms: int
+    to_dead_letters: bool = field(default=False)
 
 
 class QueueState:
@@ -85,16 +74,14 @@ class QueueState:
             lane.apply(Delta(start=start, restarts=True))
         self.consumers = Consumers(single_active=settings.single_active_consumer)
         self._getters: dict[str, set[str]] = {}
-        # What is on its way back, as a heap: the lowest is first. Lanes that may be served, in this order.
-        self._returning: list[_Returning] = []
-        self._in_turn: list[tuple[int, Lane]] = []
-        self._hold_back()
+        self._returns = Returns(self.lanes)
         counts = settings.max_length_bytes is not None
-        self._bytes = ReadyBytes(self.known, self.lanes, is_counted=counts)
+        self.sizes = ReadyBytes(self.known, self.lanes, is_counted=counts)
+        self.ages = Ages(self.known, self.lanes, settings)
+        self._drops = Drops(self.known, self.lanes, self.sizes, settings)
+        self.recovery = Recovery(self.known, self.lanes, self.sizes, self.ages)
         # How much a consumer without a prefetch may hold.
         self.held_max = UNLIMITED
-        # Whether some message came with a TTL of its own.
-        self._has_ttl = False
         # By lane: from here on messages have not been offered to consumers.
         self._new = [lane.end for lane in self.lanes]
         self._used_ms = now_ms
@@ -127,7 +114,7 @@ class QueueState:
     @property
     def ready_bytes(self) -> int:
         """The size of what waits; counted only where there is a limit to it."""
-        return self._bytes.total
+        return self.sizes.total
 
     def held_by(self, owner: str) -> int:
         lanes = self.lanes
@@ -141,7 +128,7 @@ class QueueState:
 
     def next_up(self) -> tuple[int, int] | None:
         """The lane and the offset of the message that would be handed out next; None if there is none."""
-        for number, lane in self._in_turn:
+        for number, lane in self._returns.in_turn:
             head = lane.head() if lane.ready else None
             if head is not None and head.first < lane.returning_from:
                 return number, head.first
@@ -159,12 +146,12 @@ class QueueState:
         if self._is_behind:
             return 0
         wakes = [NEVER_MS]
-        if self._watches_age:
+        if self.ages.are_watched:
             for number, lane in enumerate(self.lanes):
                 head = lane.head()
                 if head is not None:
                     meta = self.known.get((number, head.first))
-                    wakes.append(0 if meta is None else self._expires_ms(meta))
+                    wakes.append(0 if meta is None else self.ages.expires_ms(meta))
         wakes += [lane.cursor.wake_ms for lane in self.lanes if lane.cursor.held_by(LATER)]
         if self._settings.expires_ms is not None and not self.consumers:
             wakes.append(self._used_ms + self._settings.expires_ms)
@@ -186,13 +173,15 @@ class QueueState:
         if settings.max_length is not None:
             admitted = min(admitted, max(0, settings.max_length - self.ready))
         if settings.max_length_bytes is not None:
-            free = settings.max_length_bytes - self._bytes.total
+            free = settings.max_length_bytes - self.sizes.total
             for number, size in enumerate(sizes[:admitted]):
                 free -= size
                 if free < 0:
                     admitted = number
                     break
-        return Admission(admitted=admitted, to_letters=settings.overflow == REJECT_TO_LETTERS)
+        return Admission(
+            admitted=admitted, to_dead_letters=settings.overflow == REJECT_TO_DEAD_LETTERS
+        )
 
     def published(
         self,
@@ -210,7 +199,8 @@ class QueueState:
         ``size`` is their sum if the caller knows it. ``due_ms``: when each is ready, in a queue that delays.
         """
         self.lanes[lane].extend(first, next_)
-        self._has_ttl = self._has_ttl or has_ttl
+        if has_ttl:
+            self.ages.note_ttl()
         if self._settings.is_delayed:
             runs = tuple(
                 Run(offset, offset + 1, State.ACQUIRED, 0, LATER, until_ms)
@@ -218,7 +208,7 @@ class QueueState:
             )
             self.lanes[lane].apply(Delta(runs=runs))
         else:
-            self._bytes.came(lane, first, next_, size)
+            self.sizes.came(lane, first, next_, size)
 
     def offered(self) -> None:
         """All messages have been offered to consumers: their ages count from now on."""
@@ -233,15 +223,15 @@ class QueueState:
         if settings.max_length is not None:
             count = max(0, self.ready - settings.max_length)
         if settings.max_length_bytes is not None:
-            if needs := self._bytes.needs():
+            if needs := self.sizes.needs():
                 return Step(needs=needs)
-            found = self._heaviest(count, self._bytes.total - settings.max_length_bytes)
+            found = self._heaviest(count, self.sizes.total - settings.max_length_bytes)
             if isinstance(found, Need):
                 return Step(needs=(found,))
             count = found
-        elif count > GIVEN_UP_AT_A_TIME and self._looks_at_dropped:
+        elif count > GIVEN_UP_AT_A_TIME and self._drops.are_looked_at:
             self._is_behind, count = True, GIVEN_UP_AT_A_TIME
-        return self._give_up(count, DeathReason.MAX_LENGTH) if count else NOTHING
+        return self._drops.from_head(count, DeathReason.MAX_LENGTH) if count else NOTHING
 
     def _heaviest(self, count: int, excess: int) -> int | Need:
         """How many messages from the head on are to go: so many, and so many bytes at least."""
@@ -262,7 +252,7 @@ class QueueState:
                         return passed
                     size = self.known.size(number, offset)
                     if size is None:
-                        return _asked(number, offset, next_, passed)
+                        return asked(number, offset, next_, passed)
                     excess -= size
                     passed += 1
         return passed
@@ -291,7 +281,7 @@ class QueueState:
             return min(mine, room(consumer) - given.get((consumer.channel, consumer.no_ack), 0))
 
         while ready := self.ready:
-            if self._watches_age:
+            if self.ages.are_watched:
                 late = self._expire(now_ms, self._new)
                 steps.append(late)
                 ready = self.ready
@@ -301,8 +291,8 @@ class QueueState:
             if turn is None:
                 break
             consumer, count = turn.consumer, turn.most
-            if self._watches_age:
-                timely = self._timely(count, now_ms)
+            if self.ages.are_watched:
+                timely = self.ages.timely(count, self._new, now_ms)
                 if isinstance(timely, Need):
                     steps.append(Step(needs=(timely,)))
                     break
@@ -331,14 +321,14 @@ class QueueState:
     def _hand_out(self, consumer: Consumer, count: int, now_ms: int) -> Step:
         facts: list[Facts] = []
         handouts: list[Handout] = []
-        for number, lane in self._in_turn:
+        for number, lane in self._returns.in_turn:
             if count <= 0 or not lane.ready:
                 continue
             taken = lane.take(consumer.owner, min(count, lane.ready), now_ms)
             for run in taken:
                 count -= run.next - run.first
                 handouts.append(Handout(consumer, number, run.first, run.next, run.deliveries))
-                self._left(number, run.first, run.next)
+                self._drops.left(number, run.first, run.next)
             if consumer.no_ack:
                 ranges = [(run.first, run.next) for run in taken]
                 outcome = lane.cursor.settle(ranges, owner=consumer.owner, now_ms=now_ms)
@@ -381,45 +371,30 @@ class QueueState:
             self.consumers.remove(consumer.owner)
         for owner in owners:
             for number, lane in enumerate(self.lanes):
-                self._return(number, owner, lane.cursor.held_ranges(owner), now_ms)
+                self._returns.add(number, owner, lane.cursor.held_ranges(owner), now_ms)
         if was_returning:
             # Many channels are closed with their connection: each adds to the steps that are under way.
-            self._hold_back()
+            self._returns.hold_back()
             return joined_steps()
         return self.give_back()
 
     @property
     def is_returning(self) -> bool:
         """Whether messages are being returned: those behind them are not delivered before."""
-        return bool(self._returning)
+        return len(self._returns) > 0
 
     def give_back(self) -> Step:
         """Return some more of what closed channels held, the lowest offsets first."""
         steps, left = [], RETURNED_AT_A_TIME
-        while self._returning and left > 0:
-            _first, number, owner, ranges, since_ms = heappop(self._returning)
+        while self._returns and left > 0:
+            _first, number, owner, ranges, since_ms = self._returns.pop()
             lane = self.lanes[number]
             outcome, looked = lane.cursor.release_next(owner, ranges, left)
             left -= looked
-            steps.append(self._back(number, lane, outcome, self._later(since_ms, "failed")))
-            self._return(number, owner, ranges, since_ms)
-        self._hold_back()
+            steps.append(self._drops.back(number, lane, outcome, self._later(since_ms, "failed")))
+            self._returns.add(number, owner, ranges, since_ms)
+        self._returns.hold_back()
         return joined_steps(*steps)
-
-    def _hold_back(self) -> None:
-        """No message overtakes those that are returned: neither later ones, nor lower priorities."""
-        for lane in self.lanes:
-            lane.returning_from = NOWHERE
-        for one in self._returning:
-            lane = self.lanes[one.lane]
-            lane.returning_from = min(lane.returning_from, one.first)
-        lowest = max((one.lane for one in self._returning), default=0)
-        served = range(len(self.lanes) - 1, lowest - 1, -1)
-        self._in_turn = [(number, self.lanes[number]) for number in served]
-
-    def _return(self, lane: int, owner: str, ranges: list[Range], since_ms: int) -> None:
-        if ranges:
-            heappush(self._returning, _Returning(ranges[-1][0], lane, owner, ranges, since_ms))
 
     def touch(self, now_ms: int) -> None:
         """A client declared the queue again: it is in use."""
@@ -441,13 +416,13 @@ class QueueState:
         """
         target = self.lanes[lane]
         outcome = target.cursor.release(ranges, owner=owner, now_ms=now_ms)
-        return self._back(lane, target, outcome, self._later(now_ms, "returned"))
+        return self._drops.back(lane, target, outcome, self._later(now_ms, "returned"))
 
     def reject(self, lane: int, ranges: Iterable[Range], owner: str, now_ms: int) -> Step:
         """No consumer gets these again."""
         target = self.lanes[lane]
         outcome = target.cursor.reject(ranges, owner=owner, now_ms=now_ms)
-        return self._over(lane, target, outcome, DeathReason.REJECTED)
+        return self._drops.over(lane, target, outcome, DeathReason.REJECTED)
 
     def expire(self, now_ms: int) -> Step:
         """Drop what has waited too long at the head of each lane. All of a step's worth is decided at once,
@@ -461,7 +436,7 @@ class QueueState:
         for number, lane in enumerate(self.lanes):
             if lane.ready:
                 facts.append(Facts(number, lane.drop(lane.ready)))
-        self._bytes.clear()
+        self.sizes.clear()
         self.known.clear()
         return count, Step(facts=tuple(facts))
 
@@ -474,103 +449,22 @@ class QueueState:
         """
         assert settings.max_priority == self._settings.max_priority
         self._settings = settings
+        self.ages.configure(settings)
+        self._drops.configure(settings)
         self._set_policy()
         self.consumers.single_active = settings.single_active_consumer
-        counts, counted = settings.max_length_bytes is not None, self._bytes.is_counted
-        self._bytes.is_counted = counts
+        counts, counted = settings.max_length_bytes is not None, self.sizes.is_counted
+        self.sizes.is_counted = counts
         if counts != counted:
-            self._bytes.recount()
-
-    def begin_load(self) -> None:
-        """The log will be told; sizes are added up at the end of it (``forget_owners``)."""
-        self._bytes.begin_load()
-
-    def apply(self, facts: Facts) -> None:
-        """A fact from the log, in order, while the queue is loaded; ``published`` is told of messages."""
-        self._bytes.ended(facts.lane, facts.delta.runs)
-        self.lanes[facts.lane].apply(facts.delta)
-
-    def restore(
-        self, lane: int, state: LaneState, *, has_ttl: bool, kept_bytes: int | None = None
-    ) -> None:
-        """What a snapshot in the log says, before any later fact is applied."""
-        self.lanes[lane].restore(state)
-        self._has_ttl = self._has_ttl or has_ttl
-        self._bytes.restored(lane, kept_bytes)
+            self.sizes.recount()
 
     def learn(self, lane: int, first: int, metas: Sequence[Meta]) -> None:
         """What the host has read of messages that follow each other."""
         self.known.learn(lane, first, metas)
-        if not self._bytes.is_certain:
-            self._bytes.resolve()
-
-    def learn_sizes(self, answers: Iterable[Sized]) -> None:
-        """The sizes of messages that ``size_needs`` asked for; nothing else is known of them."""
-        self._bytes.learn(answers)
-
-    @property
-    def knows_sizes(self) -> bool:
-        """Whether every size that counts is known."""
-        return self._bytes.is_certain
-
-    def size_needs(self) -> tuple[Need, ...]:
-        """What must be known before ``ready_bytes`` is certain."""
-        return self._bytes.needs()
-
-    def held_ranges(self, lane: int) -> list[Range] | None:
-        """The messages whose sizes a snapshot adds to ``ready_bytes``; None if it says nothing of sizes."""
-        return self._bytes.held_ranges(lane)
-
-    def lose(self, lane: int, start: int) -> int:
-        """The log of a lane lost its beginning. Return how many messages were lost."""
-        lost = self.lanes[lane].lose(start)
-        if lost:
-            self.known.clear()
-            self._bytes.lost(lane)
-        return lost
-
-    def lose_unreadable(self, lane: int, ranges: Iterable[Range]) -> tuple[int, Step]:
-        """Drop what is ready there, without dead letters: it cannot be read. Return how much it was."""
-        target = self.lanes[lane]
-        facts: list[Facts] = []
-        for first, next_ in ranges:
-            runs = tuple(
-                Run(low, high, State.ARCHIVED) for low, high in target.ready_within(first, next_)
-            )
-            if runs:
-                target.apply(Delta(runs=runs))
-                facts.append(Facts(lane, Delta(runs=runs)))
-        self.known.clear()
-        self._bytes.lost(lane)
-        count = sum(run.next - run.first for fact in facts for run in fact.delta.runs)
-        return count, Step(facts=tuple(facts))
-
-    def doubt(self, lane: int, first: int, next_: int) -> Step:
-        """A consumer may have had these messages already: they count as delivered once."""
-        target = self.lanes[lane]
-        runs = tuple(
-            Run(low, high, State.AVAILABLE, 1) for low, high in target.never_delivered(first, next_)
-        )
-        if not runs:
-            return NOTHING
-        target.apply(Delta(runs=runs))
-        return Step(facts=(Facts(lane, Delta(runs=runs)),))
-
-    def forget_owners(self) -> None:
-        """After loading: no consumer holds a message any more."""
-        for lane in self.lanes:
-            for owner in lane.cursor.owners:
-                if owner != LATER:
-                    lane.decided(lane.cursor.release_owner(owner))
-        self._bytes.end_load(self.ready)
+        if not self.sizes.is_certain:
+            self.sizes.resolve()
 
     # --- helpers -------------------------------------------------------------------------------------
-
-    @property
-    def _watches_age(self) -> bool:
-        if self._settings.is_delayed:
-            return False
-        return self._has_ttl or self._settings.message_ttl_ms is not None
 
     def _set_policy(self) -> None:
         limit = self._settings.delivery_limit
@@ -582,15 +476,9 @@ class QueueState:
         for lane in self.lanes:
             lane.cursor.policy = policy
 
-    def _expires_ms(self, meta: Meta) -> int:
-        ttl_ms, limit_ms = meta.ttl_ms, self._settings.message_ttl_ms
-        if ttl_ms is None or (limit_ms is not None and limit_ms < ttl_ms):
-            ttl_ms = limit_ms
-        return NEVER_MS if ttl_ms is None else meta.published_ms + ttl_ms
-
     def _expire(self, now_ms: int, upto: Sequence[int]) -> Step:
         """Of what lies below an offset in each lane."""
-        if not self._watches_age:
+        if not self.ages.are_watched:
             return NOTHING
         needs: list[Need] = []
         late: list[tuple[int, int]] = []
@@ -599,7 +487,7 @@ class QueueState:
             head = lane.head() if left > 0 else None
             if head is None or head.first >= upto[number]:
                 continue
-            found = self._late(number, head.first, upto[number], left, now_ms)
+            found = self.ages.late(number, head.first, upto[number], left, now_ms)
             if isinstance(found, Need):
                 needs.append(found)
             elif found:
@@ -609,43 +497,8 @@ class QueueState:
             return Step(needs=tuple(needs))
         self._is_behind = self._is_behind or left <= 0
         return joined_steps(
-            *(self._give_up_in(number, count, DeathReason.EXPIRED) for number, count in late)
+            *(self._drops.from_lane(number, count, DeathReason.EXPIRED) for number, count in late)
         )
-
-    def _late(self, number: int, first: int, upto: int, most: int, now_ms: int) -> int | Need:
-        """How many ready messages of a lane, from the first on, have waited too long; at most so many."""
-        known, late = self.known, 0
-        for low, next_ in self.lanes[number].ready_within(first, upto):
-            for offset in range(low, next_):
-                meta = known.get((number, offset))
-                if meta is None:
-                    return _asked(number, offset, next_, late)
-                if self._expires_ms(meta) > now_ms:
-                    return late
-                late += 1
-                if late >= most:
-                    return late
-        return late
-
-    def _timely(self, count: int, now_ms: int) -> int | Need:
-        """How many of those that are next may be delivered together. The first may be."""
-        number = next(one for one in reversed(range(len(self.lanes))) if self.lanes[one].ready)
-        head = self.lanes[number].head()
-        assert head is not None
-        upto = min(head.next, head.first + count)
-        if not self._has_ttl:
-            # All may wait for the same time, and later messages came later.
-            return upto - head.first
-        old = min(upto, max(head.first + 1, self._new[number]))
-        if old - head.first > ASKED_AT_A_TIME:
-            upto = old = head.first + ASKED_AT_A_TIME
-        for offset in range(head.first + 1, old):
-            meta = self.known.get((number, offset))
-            if meta is None:
-                return Need(number, offset, old)
-            if self._expires_ms(meta) <= now_ms:
-                return offset - head.first
-        return upto - head.first
 
     # --- later ---------------------------------------------------------------------------------------
 
@@ -664,76 +517,5 @@ class QueueState:
             if lane.cursor.held_by(LATER) and lane.cursor.wake_ms <= now_ms:
                 # The rest is still due: ``wake_ms`` says so.
                 outcome = lane.cursor.expire(now_ms, GIVEN_UP_AT_A_TIME)
-                steps.append(self._back(number, lane, outcome, lambda run: None))
+                steps.append(self._drops.back(number, lane, outcome, lambda run: None))
         return joined_steps(*steps)
-
-    # --- helpers -------------------------------------------------------------------------------------
-
-    def _back(
-        self,
-        number: int,
-        lane: Lane,
-        outcome: Outcome,
-        later: Callable[[Run], int | None],
-    ) -> Step:
-        runs = tuple(_postponed(run, later) for run in outcome.delta.runs)
-        outcome = outcome._replace(delta=Delta(runs=runs))
-        step = self._over(number, lane, outcome, DeathReason.DELIVERY_LIMIT)
-        for run in outcome.delta.runs:
-            if run.state is State.AVAILABLE:
-                self._bytes.came(number, run.first, run.next)
-        return step
-
-    def _over(self, number: int, lane: Lane, outcome: Outcome, reason: DeathReason) -> Step:
-        letters = tuple(
-            DeadLetter(number, one.first, one.next, reason) for one in outcome.dead_letters
-        )
-        facts = (Facts(number, lane.decided(outcome)),) if outcome.delta.runs else ()
-        return Step(facts=facts, letters=self._wanted(letters), refused=outcome.refused)
-
-    def _give_up(self, count: int, reason: DeathReason) -> Step:
-        """From the head: the highest priority first, as RabbitMQ does."""
-        steps = []
-        for number in reversed(range(len(self.lanes))):
-            lane_count = min(count, self.lanes[number].ready)
-            if lane_count > 0:
-                steps.append(self._give_up_in(number, lane_count, reason))
-                count -= lane_count
-        return joined_steps(*steps)
-
-    @property
-    def _looks_at_dropped(self) -> bool:
-        """Whether it matters which messages are dropped: each is a dead letter, or its size counts."""
-        return self._settings.dead_letter_target is not None or self._bytes.is_counted
-
-    def _give_up_in(self, number: int, count: int, reason: DeathReason) -> Step:
-        if not self._looks_at_dropped:
-            return Step(facts=(Facts(number, self.lanes[number].drop(count)),))
-        delta = self.lanes[number].give_up(count)
-        letters = []
-        for run in delta.runs:
-            self._left(number, run.first, run.next)
-            letters.append(DeadLetter(number, run.first, run.next, reason))
-        return Step(facts=(Facts(number, delta),), letters=self._wanted(tuple(letters)))
-
-    def _left(self, number: int, first: int, next_: int) -> None:
-        """Messages are ready no longer."""
-        self._bytes.went(number, first, next_)
-        if len(self.known):
-            self.known.forget(number, first, next_)
-
-    def _wanted(self, letters: tuple[DeadLetter, ...]) -> tuple[DeadLetter, ...]:
-        return letters if self._settings.dead_letter_target is not None else ()
-
-
-def _postponed(run: Run, later: Callable[[Run], int | None]) -> Run:
-    until_ms = later(run) if run.state is State.AVAILABLE else None
-    if until_ms is None:
-        return run
-    return Run(run.first, run.next, State.ACQUIRED, run.deliveries, LATER, until_ms)
-
-
-def _asked(number: int, offset: int, next_: int, passed: int) -> Need:
-    """What is asked for when a decision has passed so many messages: few at first, then more at a time."""
-    count = max(_ASKED_AT_FIRST, min(passed, ASKED_AT_A_TIME))
-    return Need(number, offset, min(next_, offset + count))

@@ -61,14 +61,14 @@ class Step(NamedTuple):
     """What follows from a decision. ``needs``: what it must know before it can go on."""
 
     facts: tuple[Facts, ...] = ()
-    letters: tuple[DeadLetter, ...] = ()
+    dead_letters: tuple[DeadLetter, ...] = ()
     handouts: tuple[Handout, ...] = ()
     refused: tuple[Range, ...] = ()
     needs: tuple[Need, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        return not (self.facts or self.letters or self.handouts or self.refused or self.needs)
+        return not (self.facts or self.dead_letters or self.handouts or self.refused or self.needs)
 
     @property
     def is_full(self) -> bool:
@@ -86,7 +86,7 @@ def joined_steps(*steps: Step) -> Step:
         return some[0] if some else Step()
     return Step(
         facts=tuple(one for step in some for one in step.facts),
-        letters=tuple(one for step in some for one in step.letters),
+        dead_letters=tuple(one for step in some for one in step.dead_letters),
         handouts=tuple(one for step in some for one in step.handouts),
         refused=tuple(one for step in some for one in step.refused),
         needs=tuple(one for step in some for one in step.needs),

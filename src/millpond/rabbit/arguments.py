@@ -282,7 +282,7 @@ def check_equivalent(
                 check_unequal(resource, name, current[name], received[name])
             continue
         if name == QUEUE_TYPE and (current.get(name) or received.get(name)) == CLASSIC:
-            continue  # a queue is classic if nobody says otherwise
+            continue  # a queue is classic unless said otherwise
         raise Inequivalent(
             f"inequivalent arg '{name}' for {resource}: received {_said(received, name)} "
             f"but current is {_said(current, name)}"

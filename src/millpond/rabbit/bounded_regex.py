@@ -1,7 +1,7 @@
 """Regular expressions with look-around and back-references, matched in a bounded number of steps.
 
 re2 matches in time that goes with the length of the text, but knows neither. Python's ``re`` knows both, and
-may take longer than anybody lives. This matcher takes the expression as Python parses it, makes a small
+may take longer than a life. This matcher takes the expression as Python parses it, makes a small
 program of it, and walks the program and the text with a stack of places to try next. Without back-references
 a place that was visited is not visited again, so the steps are at most the program's length times the text's;
 in any case they are counted, and a search that takes more than ``STEPS_MAX`` ends with ``TooManySteps``.

@@ -1,4 +1,4 @@
-"""The furniture of a broker: virtual hosts, exchanges, queues, bindings, policies, users.
+"""What is declared on a broker: virtual hosts, exchanges, queues, bindings, policies, users.
 
 State is what the facts say. ``apply`` makes a fact true, in the order of the log; ``decisions.py`` decides
 which facts there shall be. Everything here looks things up and keeps the indexes that make it quick.

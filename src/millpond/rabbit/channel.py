@@ -134,7 +134,7 @@ class Deliveries:
         return self.prefetch - held
 
     def add(self, held: Held | None) -> int:
-        """The next tag. None is a message that nobody has to acknowledge."""
+        """The next tag. None is a message that needs no acknowledgement."""
         tag = self._next
         self._next = tag + 1
         if held is not None:

@@ -1,4 +1,4 @@
-"""What is asked about a broker's furniture.
+"""Commands about exchanges, queues, bindings, policies and users.
 
 Commands carry the connection and the user that ask; permissions are part of the decision. A refusal is a
 class of ``base.errors``, raised.
@@ -13,7 +13,7 @@ from millpond.rabbit.records import Fact, Queue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who asks.
+    """The client or node that gives a command.
 
     ``connection`` owns what is exclusive; a user of None is the broker itself, and may do all. ``scopes`` are
     what a token allows (``auth/scopes.py``); None is a user of the broker's own, who has permissions.
@@ -47,7 +47,7 @@ class DeleteExchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclareQueue:
-    """``fresh_name`` is a name that nobody has, for a queue that the server is to name."""
+    """``fresh_name`` is a name that is not taken, for a queue that the server is to name."""
 
     asker: Principal
     name: str

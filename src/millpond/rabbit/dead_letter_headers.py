@@ -1,8 +1,8 @@
-"""What a dead letter says of its deaths: the headers that RabbitMQ adds, and where a letter must not go.
+"""What a dead letter says of its deaths: the headers that RabbitMQ adds, and where it must not go.
 
 Each pair of a queue and a reason has one entry in ``x-death``, the latest death first, with how often it
-happened. A letter is not delivered to a queue that it has died in before, if no client rejected it since:
-such a circle would turn for ever by itself.
+happened. A dead letter is not delivered to a queue that it has died in before, if no client rejected it
+since: such a circle would turn for ever by itself.
 """
 
 from collections.abc import Iterable
@@ -24,9 +24,9 @@ def with_death(
     expiration: str | None = None,
     new_key: bool = False,
 ) -> Table:
-    """The headers of a letter. ``exchange`` and keys are those that the message came by.
+    """The headers of a dead letter. ``exchange`` and keys are those that the message came by.
 
-    ``expiration`` is the message's own, which the letter no longer has. ``new_key``: the letter gets another
+    ``expiration`` is the message's own, which the dead letter no longer has. ``new_key``: it gets another
     routing key, so that those in ``CC`` count no more.
     """
     deaths = _merged(deaths_of(headers))
@@ -45,15 +45,15 @@ def with_death(
     else:
         entry = {**known, "count": Long(_count(known) + 1)}
     others: list[Value] = [one for one in deaths if one is not known]
-    letter = {name: value for name, value in headers.items() if not (new_key and name == "CC")}
-    letter[DEATHS] = [entry, *others]
+    dead_letter = {name: value for name, value in headers.items() if not (new_key and name == "CC")}
+    dead_letter[DEATHS] = [entry, *others]
     for when in ("first", "last"):
         if when == "first" and DEATHS in headers:
             continue
-        letter[f"x-{when}-death-reason"] = str(reason)
-        letter[f"x-{when}-death-queue"] = queue
-        letter[f"x-{when}-death-exchange"] = exchange
-    return letter
+        dead_letter[f"x-{when}-death-reason"] = str(reason)
+        dead_letter[f"x-{when}-death-queue"] = queue
+        dead_letter[f"x-{when}-death-exchange"] = exchange
+    return dead_letter
 
 
 def deaths_of(headers: Table) -> list[Table]:
@@ -89,7 +89,7 @@ def _merged(deaths: list[Table]) -> list[Table]:
 
 
 def is_cycle(headers: Table, queue: str, reason: DeathReason) -> bool:
-    """Whether a letter that died for this reason, with its death among the headers, may not go to a queue."""
+    """Whether a message that died for this reason may not go to a queue; its death is among the headers."""
     if reason is DeathReason.REJECTED:
         return False
     for one in deaths_of(headers):

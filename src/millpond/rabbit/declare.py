@@ -222,10 +222,10 @@ def _declare_queue(broker: Broker, command: DeclareQueue) -> Decision:
         _check_same_queue(current, command, durable=durable, owner=owner, arguments=arguments)
         return Decision(queue=current)
     _check_room(rooms)
-    letters = _named(arguments, DEAD_LETTER_EXCHANGE, resource)
-    if letters is not None:
+    dead_letter_exchange = _named(arguments, DEAD_LETTER_EXCHANGE, resource)
+    if dead_letter_exchange is not None:
         check_right(broker, asker, resource, Right.READ)
-        check_right(broker, asker, exchange_of(asker.vhost, letters), Right.WRITE)
+        check_right(broker, asker, exchange_of(asker.vhost, dead_letter_exchange), Right.WRITE)
     queue_type = check_declared(resource, arguments, rooms.vhost.default_queue_type)
     _check_kind(broker, resource, queue_type, command)
     queue = Queue(
@@ -270,7 +270,7 @@ def _check_kind(broker: Broker, resource: Resource, queue_type: str, command: De
 
 
 def _check_attached(broker: Broker, asker: Principal, topic: str) -> None:
-    """A stream of a topic that is there: only who may read everything of that name, where topics are."""
+    """Check that a user may read an existing topic as a stream. Raises ``AccessRefused``."""
     if asker.vhost != DEFAULT_VHOST:
         raise AccessRefused(
             f"topics are in vhost '{DEFAULT_VHOST}': a stream of topic '{topic}' must be, too"
@@ -449,7 +449,7 @@ def check_right(broker: Broker, asker: Principal, resource: Resource, right: Rig
 
 
 def check_any_right(broker: Broker, asker: Principal, resource: Resource) -> None:
-    """Looking is for everybody who may do anything. Raises ``AccessRefused``."""
+    """Any user with some permission may look. Raises ``AccessRefused``."""
     refusal: BrokerRefusal | None = None
     for right in (Right.READ, Right.WRITE, Right.CONFIGURE):
         try:

@@ -93,7 +93,7 @@ class Registry:
         return name in self._types
 
     def find(self, name: str) -> ExchangeType:
-        """A type; one that leads nowhere if there is none, as on a node that lacks somebody's plug-in."""
+        """A type; one that leads nowhere if there is none, as on a node that lacks a plug-in."""
         return self._types.get(name) or _MISSING
 
     @property
@@ -358,7 +358,7 @@ class Random(_Plain):
 
 
 class LocalRandom(Random):
-    """As ``x-random``, with bindings without keys. All bound queues count as local, whoever hosts them."""
+    """As ``x-random``, with bindings without keys. All bound queues count as local, on any node."""
 
     name = "x-local-random"
 

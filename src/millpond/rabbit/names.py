@@ -12,7 +12,7 @@ RESERVED_PREFIX = "amq."
 REPLY_TO = "amq.rabbitmq.reply-to"
 # A short string of AMQP: no method can carry a longer name.
 NAME_BYTES_MAX: Final = 255
-# What a delayed exchange keeps back is in a queue of its own, which nobody else uses.
+# What a delayed exchange keeps back is in a queue of its own, which no client uses.
 _DELAYED_PREFIX = "amq.delayed-"
 
 

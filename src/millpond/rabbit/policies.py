@@ -233,6 +233,6 @@ def settings_of(queue: Queue, policies: Iterable[Policy]) -> QueueSettings:
 
 
 def _strategy(queue: Queue, strategy: str | None, overflow: str | None) -> str:
-    """As in RabbitMQ letters are certain only of a quorum queue that refuses what it has no room for."""
+    """As in RabbitMQ dead letters are certain only of a quorum queue that refuses what it has no room for."""
     is_certain = queue.type == QUORUM and overflow == "reject-publish"
     return strategy if strategy is not None and is_certain else "at-most-once"

@@ -1,9 +1,9 @@
-"""What was decided about a broker's furniture: facts, and their bytes.
+"""What was decided about exchanges, queues, bindings and users: facts, and their bytes.
 
 A fact sets or removes one thing; the last fact about a thing is its state. Bytes are the number of the kind
 of fact, a version, and a table of typed values by name (``base/fields.py``): arguments keep their types, a
 reader ignores names that it does not know, and what is missing has its default. All nodes must know the
-same furniture to route alike, so facts belong into the metadata log, each kind as a record of its own.
+same declarations to route alike, so facts belong into the metadata log, each kind as a record of its own.
 """
 
 from dataclasses import MISSING, dataclass, field, fields

@@ -1,1 +1,1 @@
-"""Where the broker meets the world: sockets, signals, files of settings, the real clock."""
+"""The broker as a process: sockets, signals, files of settings, the real clock."""

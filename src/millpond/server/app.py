@@ -321,14 +321,17 @@ class Server:
     # --- saying what happened ---------------------------------------------------------------------
 
     async def _say_waiting(self) -> None:
-        """Until it is cancelled: whom this node waits for."""
+        """Log which nodes this node waits for, until it is cancelled."""
         pause_s = _WAITING_SAID_FIRST_S
         while True:
             await asyncio.sleep(pause_s)
             pause_s = _WAITING_SAID_S
             voters = self.engine.metadata.voters
             if not voters:
-                log.info("node %d waits: nobody has told it who votes", self.settings.node_id)
+                log.info(
+                    "node %d waits: it does not know the voters of the quorum",
+                    self.settings.node_id,
+                )
                 continue
             leader = self.engine.metadata.controller_id
             if leader is not None:

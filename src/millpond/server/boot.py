@@ -6,7 +6,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str | None:
-    """None where nobody says (not Linux)."""
+    """Return the id of the machine's present boot; None where the system has none (not Linux)."""
     try:
         return _BOOT_ID.read_text().strip() or None
     except OSError:

@@ -70,7 +70,7 @@ class Origin(Enum):
 
 
 class Given(NamedTuple):
-    """One value that someone gave, not yet read."""
+    """One value as an operator gave it, not parsed yet."""
 
     name: str
     value: object
@@ -79,7 +79,7 @@ class Given(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where the value in force came from, in words."""
+    """Describe the source of the value in force."""
 
     origin: Origin
     where: str
@@ -102,7 +102,7 @@ class Settings:
     warnings: tuple[str, ...]
 
     def source_of(self, name: str) -> Source:
-        """Where the value in force came from."""
+        """Return the source of the value in force."""
         return self.sources.get(name, Source(Origin.DEFAULT, "default"))
 
 

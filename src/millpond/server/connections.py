@@ -49,14 +49,14 @@ def _other_files(open_files_limit: int) -> int:
 
 
 class Connection(Protocol):
-    """What a transport offers to be counted, swept and drained."""
+    """The side of a transport that the table of connections uses."""
 
     # Set by the transport whenever bytes arrive, taken back by the sweep: cheaper than asking for the time.
     touched: bool
 
     @property
     def is_writing(self) -> bool:
-        """Whether an answer that the client may count on has not left yet."""
+        """Return whether a response to an executed request is not sent yet."""
         ...
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ class Connections:
     # --- nodes -------------------------------------------------------------------------------------
 
     def is_on_trial(self, connection: Connection) -> bool:
-        """Whether all that it may do is to prove that it is a node's."""
+        """Return whether the connection may only prove that it is a node's."""
         return any(connection in trials for trials in self._trials.values())
 
     def try_node(self, connection: Connection) -> bool:
@@ -255,7 +255,7 @@ class Connections:
         return len(idle)
 
     async def drain(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Let what is under way be answered, then close everything. Admits nobody any more."""
+        """Let requests under way be answered, then close all connections. Admit no new connection."""
         self._closing = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds

@@ -115,7 +115,7 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has been started and not stopped."""
+        """Return whether the broker has been started and not stopped."""
         return self._running is not None
 
     def start(self) -> Self:

@@ -1,4 +1,4 @@
-"""Where a broker listens and what it tells clients to connect to.
+"""The addresses at which a broker listens, and those that it advertises to clients.
 
 Rules, all Kafka's: a listener is ``NAME://host:port``; names differ; no host means every interface; an
 advertised address belongs to the listener of its name. Ours: a bare ``host:port``, ``:port`` or ``port`` is a
@@ -44,12 +44,12 @@ class Endpoint:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether the address stands for every interface of the machine."""
+        """Return whether the address stands for every interface of the machine."""
         return self.host in WILDCARDS
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Return whether only this machine can reach the address."""
         return self.host in {"localhost", "::1"} or self.host.startswith("127.")
 
 
@@ -72,7 +72,7 @@ class Listener:
 
     @property
     def is_tls(self) -> bool:
-        """Whether its connections use TLS."""
+        """Return whether connections use TLS."""
         return self.scheme.is_tls
 
 

@@ -1,7 +1,7 @@
-"""Exchange types of people's own: found by a setting or by entry points, and kept from doing harm.
+"""Exchange types of plugins: found by a setting or by entry points, and kept from doing harm.
 
-What a type of the broker's own may not do is a mistake that tests find. What somebody else's does wrong at
-three in the morning must not end a connection: a table that fails routes that message nowhere, and says so.
+A mistake in a type of the broker's own is found by tests. A mistake in a plugin's type must not end a
+connection: a binding table that fails routes that message nowhere, and the log says so.
 """
 
 import importlib
@@ -77,7 +77,7 @@ def _failed(place: str, why: str, advice: str) -> StartFailed:
 
 
 class Guarded:
-    """A type of somebody else's."""
+    """An exchange type of a plugin."""
 
     def __init__(self, inner: ExchangeType, place: str) -> None:
         self.name = inner.name
@@ -108,7 +108,7 @@ class Guarded:
 
 
 class GuardedTable:
-    """Its bindings. A table that fails once for a binding does not know it; nobody else suffers."""
+    """The bindings of an exchange of that type. A failure for one binding does not affect the others."""
 
     def __init__(self, kind: ExchangeType, arguments: Table) -> None:
         self._name = kind.name
@@ -116,21 +116,21 @@ class GuardedTable:
         self._table: BindingTable | None = None
         try:
             self._table = kind.make_table(arguments)
-        except Exception as error:  # noqa: BLE001 - somebody else's code
+        except Exception as error:  # noqa: BLE001 - a plugin's code
             self._say("make_table", error)
 
     def add(self, binding: Binding) -> None:
         if self._table is not None:
             try:
                 self._table.add(binding)
-            except Exception as error:  # noqa: BLE001 - somebody else's code
+            except Exception as error:  # noqa: BLE001 - a plugin's code
                 self._say("add", error)
 
     def remove(self, binding: Binding) -> None:
         if self._table is not None:
             try:
                 self._table.remove(binding)
-            except Exception as error:  # noqa: BLE001 - somebody else's code
+            except Exception as error:  # noqa: BLE001 - a plugin's code
                 self._say("remove", error)
 
     def match(self, message: Routed) -> Iterable[Resource]:
@@ -138,7 +138,7 @@ class GuardedTable:
             return ()
         try:
             return list(self._table.match(message))
-        except Exception as error:  # noqa: BLE001 - somebody else's code
+        except Exception as error:  # noqa: BLE001 - a plugin's code
             self._say("match", error)
             return ()
 

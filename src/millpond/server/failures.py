@@ -19,7 +19,7 @@ from millpond.server.protocols import KAFKA, protocol_named, protocol_of, protoc
 
 
 class ExitCode(IntEnum):
-    """What the process says to the shell."""
+    """The exit codes of the process."""
 
     OK = 0
     FAILED = 1
@@ -153,7 +153,7 @@ def start_failed(error: Exception, *, data: Path) -> StartFailed:
 
 
 def _holds_data(data: Path) -> bool:
-    """Whether a node has used this directory: in another one it would start as an empty broker."""
+    """Return whether a node has used this directory: in another one it would start as an empty broker."""
     try:
         return (data / META_PROPERTIES_FILE).exists()
     except OSError:

@@ -145,7 +145,7 @@ def _advertised(listener: Listener, port: int) -> Endpoint:
 
 
 def _host_name() -> str:
-    """What other machines may call this one. Only asked for when every interface is listened on."""
+    """Return this machine's name for other machines; only needed when the node listens on every interface."""
     name = socket.gethostname()
     try:
         socket.getaddrinfo(name, None)

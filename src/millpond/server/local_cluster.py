@@ -37,7 +37,7 @@ class LocalNode:
 
     @property
     def address(self) -> str:
-        """Where it listens, as clients write it."""
+        """Return the node's address as clients write it."""
         return host_port(self.host, self.port)
 
 
@@ -51,7 +51,7 @@ class LocalCluster:
 
     @property
     def bootstrap(self) -> str:
-        """What clients are given."""
+        """Return the bootstrap addresses for clients."""
         return ",".join(node.address for node in self.nodes)
 
     @property
@@ -60,7 +60,7 @@ class LocalCluster:
         return ",".join(f"{node.node_id}@{node.address}" for node in self.nodes)
 
     def options_of(self, node: LocalNode, settings: Settings) -> list[str]:
-        """What `millpond up` is told to be this node; what the person has set stays as it is."""
+        """Return the arguments of `millpond up` for this node; settings of the operator stay as they are."""
         values = {
             "node.id": str(node.node_id),
             "cluster.id": self.cluster_id,
@@ -112,7 +112,7 @@ def addresses_of(node: LocalNode, settings: Settings) -> dict[WireProtocol, str]
 def plan_cluster(settings: Settings, *, nodes: int, rng_bytes: bytes) -> LocalCluster:
     """The cluster in the data directory, or a new one there. Raises ``StartFailed``.
 
-    ``rng_bytes`` are sixteen bytes of chance for the id of a new cluster.
+    ``rng_bytes`` are sixteen random bytes for the id of a new cluster.
     """
     data = settings.data
     if settings.log_dirs != (data,):

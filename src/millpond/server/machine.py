@@ -1,4 +1,4 @@
-"""What this process may use of the machine, and what it does use: memory and free disk space."""
+"""How much memory and disk space the process may use, and how much it uses."""
 
 import ctypes
 import os
@@ -51,7 +51,7 @@ class LocalMachine:
     def _resident_bytes(self) -> int:
         """Without pages of files, which the kernel takes back when it needs them.
 
-        0 where nobody says how much it is: then memory never runs low.
+        Return 0 where the system does not tell: then memory never runs low.
         """
         try:
             _size, resident, shared = _STATM.read_text().split()[:3]

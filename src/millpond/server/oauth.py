@@ -63,7 +63,7 @@ class TokenVerifier:
         self._source = _source(settings)
         self._thread = thread
         self._fetched: dict[str, SigningKey] = {}
-        # When keys were last fetched, and when somebody last tried.
+        # When keys were last fetched, and when a fetch was last tried.
         self._fetched_ms: int | None = None
         self._tried_ms: int | None = None
         self._fetching: asyncio.Future[None] | None = None
@@ -71,7 +71,7 @@ class TokenVerifier:
     # --- tokens ----------------------------------------------------------------------------------------
 
     def claims(self, token: bytes) -> Mapping[str, Any]:
-        """What a token says. Raises ``TokenRefused``, and ``KeysNeeded`` if ``fetch`` may help."""
+        """Return the claims of a token. Raises ``TokenRefused``, and ``KeysNeeded`` if ``fetch`` may help."""
         import jwt
 
         if len(token) > limits.OAUTH_TOKEN_BYTES_MAX:
@@ -110,7 +110,7 @@ class TokenVerifier:
         return found
 
     def _may_fetch(self, *, is_known: bool) -> bool:
-        """Whoever sends tokens with keys of his own making must not have them fetched without end."""
+        """Return whether to fetch keys now: tokens with invented keys must not cause fetches without end."""
         now_ms = self._clock.monotonic_ms()
         tried, fetched = self._tried_ms, self._fetched_ms
         if tried is not None and now_ms - tried < limits.OAUTH_FETCH_INTERVAL_S * 1000:
@@ -258,7 +258,7 @@ def _public(key: Any) -> SigningKey:
             return SigningKey(key, frozenset((name,)))
     if isinstance(key, (ed25519.Ed25519PublicKey, ed448.Ed448PublicKey)):
         return SigningKey(key, frozenset(("EdDSA",)))
-    raise ValueError("nobody signs tokens with a key of its kind")
+    raise ValueError("no tokens are signed with a key of this kind")
 
 
 def _web_key(table: Any) -> SigningKey:
@@ -283,7 +283,7 @@ def _web_key(table: Any) -> SigningKey:
 
 
 class _Punctual(io.RawIOBase):
-    """What a socket says, until a time: however slowly it comes, and be it one byte after the other."""
+    """Reads from a socket until a deadline, however slowly the bytes come."""
 
     def __init__(self, raw: io.RawIOBase, connected: socket.socket, deadline: float) -> None:
         self._raw = raw
@@ -347,7 +347,7 @@ class _Https(urllib.request.HTTPSHandler):
 
 
 class Source:
-    """Where keys are fetched from. Runs in a thread; bounded in time and size."""
+    """Fetches keys. Runs in a thread; bounded in time and size."""
 
     def __init__(self, url: str, *, is_issuer: bool, tls: ssl.SSLContext | None) -> None:
         self.url = url
@@ -437,7 +437,7 @@ def _source(settings: Mapping[str, Any]) -> Source | None:
     if urlsplit(place).scheme not in schemes:
         raise _failed(f"{name} is no URL that keys can come from", "write https://HOST/PATH")
     if urlsplit(place).scheme == "http":
-        log.warning("%s is not behind TLS: whoever is between can bring keys of his own", name)
+        log.warning("%s is not behind TLS: an attacker between can replace the keys", name)
     return Source(place, is_issuer=not url, tls=_tls(settings))
 
 
@@ -453,6 +453,8 @@ def _tls(settings: Mapping[str, Any]) -> ssl.SSLContext:
     if not is_strict or settings["auth_oauth2.https.hostname_verification"] == "none":
         context.check_hostname = False
     if not is_strict:
-        log.warning("auth_oauth2.https.peer_verification is off: anybody can bring keys")
+        log.warning(
+            "auth_oauth2.https.peer_verification is off: an attacker between can replace the keys"
+        )
         context.verify_mode = ssl.CERT_NONE
     return context

@@ -12,7 +12,7 @@ from millpond.base.errors import InvalidConfig
 
 _BLANKS = " \t\f"
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_UNESCAPED = {value: letter for letter, value in _ESCAPED.items()}
+_UNESCAPED = {value: character for character, value in _ESCAPED.items()}
 
 
 class Property(NamedTuple):
@@ -80,9 +80,9 @@ def _unescape(text: str, number: int) -> str:
             out.append(text[position])
             position += 1
             continue
-        letter = text[position + 1 : position + 2]
-        if letter != "u":
-            out.append(_ESCAPED.get(letter, letter))
+        character = text[position + 1 : position + 2]
+        if character != "u":
+            out.append(_ESCAPED.get(character, character))
             position += 2
             continue
         digits = text[position + 2 : position + 6]
@@ -101,13 +101,17 @@ def _unescape(text: str, number: int) -> str:
 
 def _escape(text: str, *, is_key: bool) -> str:
     out: list[str] = []
-    for index, letter in enumerate(text):
-        if letter in _UNESCAPED:
-            out.append("\\" + _UNESCAPED[letter])
-        elif letter == "\\" or (is_key and letter in "=:") or (index == 0 and letter in "#!"):
-            out.append("\\" + letter)
-        elif letter == " " and (is_key or index == 0):
+    for index, character in enumerate(text):
+        if character in _UNESCAPED:
+            out.append("\\" + _UNESCAPED[character])
+        elif (
+            character == "\\"
+            or (is_key and character in "=:")
+            or (index == 0 and character in "#!")
+        ):
+            out.append("\\" + character)
+        elif character == " " and (is_key or index == 0):
             out.append("\\ ")
         else:
-            out.append(letter)
+            out.append(character)
     return "".join(out)

@@ -44,7 +44,7 @@ class WireProtocol:
     schemes: tuple[Scheme, ...]
     # Whether there may be several listeners, with names such as AMQP_INSIDE.
     has_suffixes: bool = True
-    # Where it listens if only its option is given.
+    # Return the address for an option without a value.
     port: int
     # The option of `millpond up` that adds a listener, and its help.
     option: str
@@ -92,7 +92,7 @@ class WireProtocol:
 
     @property
     def default_address(self) -> str:
-        """Where it listens if only its option is given."""
+        """Return the address for an option without a value."""
         return f"127.0.0.1:{self.port}"
 
 

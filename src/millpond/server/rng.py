@@ -1,4 +1,4 @@
-"""The real source of chance: the operating system's."""
+"""The real source of randomness: the operating system's."""
 
 import secrets
 from uuid import UUID, uuid4

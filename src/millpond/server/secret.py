@@ -31,7 +31,7 @@ def new_secret() -> ClusterSecret:
 
 
 def given_secret(values: BrokerConfig, data: Path) -> ClusterSecret | None:
-    """What the settings or the data directory hold; None if there is none. Raises ``StartFailed``."""
+    """Return the secret of the settings or the data directory, or None. Raises ``StartFailed``."""
     text, path = values["cluster.secret"], values["cluster.secret.file"]
     if text is not None and path is not None:
         raise StartFailed(

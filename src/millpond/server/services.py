@@ -1,4 +1,4 @@
-"""What a protocol's front-end is opened from, and what an opened protocol offers to the node."""
+"""The services that a protocol's front-end is opened from, and what an opened one offers to the node."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What every front-end's transport does with a fresh connection, whatever protocol it speaks."""
+"""What every front-end's transport does with a new connection, whatever its protocol."""
 
 import asyncio
 import socket
@@ -8,14 +8,14 @@ from millpond.base import limits
 
 
 def peer_of(stream: asyncio.Transport) -> tuple[str, str]:
-    """Where a connection comes from: the host alone, and as it is called in logs."""
+    """Return the peer's host, and its address as logs show it."""
     name = stream.get_extra_info("peername")
     host = str(name[0]) if isinstance(name, tuple) and name else "local"
     return host, f"{host}:{name[1]}" if isinstance(name, tuple) and len(name) > 1 else host
 
 
 def local_of(stream: asyncio.Transport) -> str:
-    """Where a connection came to, as ``host:port``."""
+    """Return the local address of a connection as ``host:port``."""
     name = stream.get_extra_info("sockname")
     return f"{name[0]}:{name[1]}" if isinstance(name, tuple) and len(name) > 1 else ""
 

@@ -37,7 +37,7 @@ _GATHERED_BYTES_MIN = 16 * 1024
 
 
 class Origin(NamedTuple):
-    """Where a connection comes from."""
+    """The address of a connection's peer."""
 
     # ``host:port`` of the client, and of the listener that it connected to.
     peer: str
@@ -55,7 +55,7 @@ class Session(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is being carried out whose answer the client waits for."""
+        """Return whether a request is being carried out whose answer the client waits for."""
         ...
 
     def data_received(self, data: bytes) -> int:
@@ -99,7 +99,7 @@ class SocketConnection:
 
     @property
     def is_writing(self) -> bool:
-        """Whether an answer that the client may count on has not left yet."""
+        """Return whether a response to an executed request is not sent yet."""
         return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
     def _admit(
@@ -187,7 +187,7 @@ class StreamTransport(SocketConnection, asyncio.Protocol):
 
     @property
     def touched(self) -> bool:
-        """Whether the connection was used since this was last set to False."""
+        """Return whether the connection was used since this was last set to False."""
         return self._touched or self._has_heartbeats
 
     @touched.setter
@@ -196,7 +196,7 @@ class StreamTransport(SocketConnection, asyncio.Protocol):
 
     @property
     def is_writing(self) -> bool:
-        """Whether an answer that the client may count on has not left yet."""
+        """Return whether a response to an executed request is not sent yet."""
         return (self._session is not None and self._session.is_busy) or super().is_writing
 
     # --- what the loop calls ---------------------------------------------------------------------

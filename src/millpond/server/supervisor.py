@@ -2,7 +2,7 @@
 
 A node that dies is started again after a pause that grows, up to ``PAUSE_S_MAX``, as long as it keeps dying;
 one that ran for ``STEADY_S`` begins with the shortest again. A node that cannot even start the first time
-ends the whole: whoever typed the command should read why. What is said and shown is the ``Witness``'s affair.
+ends the whole, so that the operator reads why. The ``ProcessObserver`` reports and shows the states.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ HOPELESS = frozenset({2, 3, 4})
 _LINE_BYTES_MAX = 1 << 20
 
 
-class Witness(Protocol):
-    """Who hears what happens."""
+class ProcessObserver(Protocol):
+    """Reports what happens to the processes."""
 
     def said(self, node_id: int, line: str) -> None:
         """A node has written a line."""
@@ -64,7 +64,7 @@ class Supervisor:
     def __init__(
         self,
         commands: Mapping[int, Sequence[str]],
-        witness: Witness,
+        observer: ProcessObserver,
         *,
         pause_s_min: float = PAUSE_S_MIN,
         stop_s: float = STOP_S,
@@ -73,7 +73,7 @@ class Supervisor:
             node_id: _Child(node_id=node_id, command=command)
             for node_id, command in commands.items()
         }
-        self._witness = witness
+        self._observer = observer
         self._pause_s_min = pause_s_min
         self._stop_s = stop_s
         self._stopping = asyncio.Event()
@@ -111,15 +111,15 @@ class Supervisor:
                 await self._end(child)
                 raise
             if self._stopping.is_set():
-                self._witness.ended(child.node_id, in_words(code), None)
+                self._observer.ended(child.node_id, in_words(code), None)
                 # One that was asked to stop before it listened to signals has begun nothing.
                 return code in {0, -signal.SIGTERM}
             if child.starts == 1 and code in HOPELESS:
-                self._witness.ended(child.node_id, in_words(code), None)
+                self._observer.ended(child.node_id, in_words(code), None)
                 raise Hopeless(child.node_id, code)
             if loop.time() - began >= STEADY_S:
                 pause_s = self._pause_s_min
-            self._witness.ended(child.node_id, in_words(code), pause_s)
+            self._observer.ended(child.node_id, in_words(code), pause_s)
             try:
                 async with asyncio.timeout(pause_s):
                     await self._stopping.wait()
@@ -139,7 +139,7 @@ class Supervisor:
             preexec_fn=_die_with_parent(),
             limit=_LINE_BYTES_MAX,
         )
-        self._witness.started(child.node_id, process.pid)
+        self._observer.started(child.node_id, process.pid)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen(child.node_id, process))
             stopper = group.create_task(self._stop_when_asked(process))
@@ -152,11 +152,11 @@ class Supervisor:
         while True:
             try:
                 line = await process.stdout.readline()
-            except ValueError:  # longer than anybody reads; the rest of it comes as another line
+            except ValueError:  # longer than the limit of a line; the rest comes as another line
                 continue
             if not line:
                 return
-            self._witness.said(node_id, line.decode(errors="replace").rstrip("\n"))
+            self._observer.said(node_id, line.decode(errors="replace").rstrip("\n"))
 
     async def _stop_when_asked(self, process: asyncio.subprocess.Process) -> None:
         await self._stopping.wait()

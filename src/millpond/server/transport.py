@@ -35,7 +35,7 @@ class KafkaConnection(SocketConnection, asyncio.BufferedProtocol):
 
     @property
     def is_writing(self) -> bool:
-        """Whether an answer that the client may count on has not left yet."""
+        """Return whether a response to an executed request is not sent yet."""
         return (self._session is not None and self._session.is_busy) or super().is_writing
 
     # --- what the loop calls ---------------------------------------------------------------------

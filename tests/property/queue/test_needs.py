@@ -1,12 +1,13 @@
 """What a queue decides does not depend on how much was known, nor on the portions in which answers come."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from millpond.queue.ages import Ages
 from millpond.queue.consumers import Consumer
 from millpond.queue.known import Meta, Need
 from millpond.queue.queue_state import QueueState
@@ -107,7 +108,7 @@ class Log:
             self.happened += [
                 (lane, offset, *run[2:]) for run in delta.runs for offset in range(*run[:2])
             ]
-        for lane, first, next_, reason in step.letters:
+        for lane, first, next_, reason in step.dead_letters:
             self.happened += [(lane, offset, reason) for offset in range(first, next_)]
         for consumer, lane, first, next_, deliveries in step.handouts:
             self.happened += [
@@ -116,7 +117,7 @@ class Log:
 
     def sized(self) -> int:
         asked = 0
-        while needs := self.state.size_needs():
+        while needs := self.state.sizes.needs():
             self.answer_sizes(needs)
             asked += 1
             assert asked < 2_000
@@ -166,7 +167,7 @@ class SizesAlone(InPortions):
             Sized(lane, first, [self.metas[lane, one].size for one in range(first, next_)][:count])
             for lane, first, next_ in needs
         ]
-        self.state.learn_sizes(reversed(answers) if from_end else answers)
+        self.state.sizes.learn(reversed(answers) if from_end else answers)
 
 
 def carry_out(log: Log, command: Command, now_ms: int) -> None:
@@ -221,13 +222,15 @@ def do(log: Log, verb: str, now_ms: int) -> None:
             log.note(state.lose_channel("a", now_ms))
         case "cut":
             log.sized()
-            log.happened.append(state.lose(0, min(state.lanes[0].cursor.start + 2, log.ends[0])))
+            log.happened.append(
+                state.recovery.lose(0, min(state.lanes[0].cursor.start + 2, log.ends[0]))
+            )
         case "purge":
             count, step = state.purge()
             log.happened.append(count)
             log.note(step)
         case "recount":
-            state._bytes.recount()
+            state.sizes.recount()
         case _:
             raise AssertionError(verb)
 
@@ -270,12 +273,18 @@ def test_any_portions_of_the_answers_give_the_same_decisions(
     check(QueueState, chosen, some, how)
 
 
+class HastyAges(Ages):
+    def timely(self, count: int, new: Sequence[int], now_ms: int) -> int | Need:
+        found = super().timely(count, new, now_ms)
+        return min(count, found.next - found.first + 1) if isinstance(found, Need) else found
+
+
 class Hasty(QueueState):
     """A planted bug: what is not known is taken to be young enough to be delivered with the rest."""
 
-    def _timely(self, count: int, now_ms: int) -> int | Need:
-        found = super()._timely(count, now_ms)
-        return min(count, found.next - found.first + 1) if isinstance(found, Need) else found
+    def __init__(self, settings: QueueSettings, *, now_ms: int, starts: Sequence[int] = ()) -> None:
+        super().__init__(settings, now_ms=now_ms, starts=starts)
+        self.ages = HastyAges(self.known, self.lanes, settings)
 
 
 class Forgetful(QueueState):

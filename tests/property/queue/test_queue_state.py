@@ -134,18 +134,18 @@ class QueueMachine(RuleBasedStateMachine):
         self.line = AnsweredQueue(chosen, self, now_ms=self.now_ms)
 
     def happened(self, step: Step, dropped: list[tuple[Message, DeathReason]]) -> None:
-        """Facts are kept, and the letters are those of the messages that went."""
+        """Facts are kept, and the dead_letters are those of the messages that went."""
         for fact in step.facts:
             delta = decode_delta(encode_delta(fact.delta))
             assert delta == fact.delta
             self.written.append(Facts(fact.lane, delta))
-        letters = {
+        dead_letters = {
             (letter.lane, offset): letter.reason
-            for letter in step.letters
+            for letter in step.dead_letters
             for offset in range(letter.first, letter.next)
         }
         expected = {(one.lane, one.offset): reason for one, reason in dropped}
-        assert letters == ({} if self.naive.settings.dead_letter_target is None else expected)
+        assert dead_letters == ({} if self.naive.settings.dead_letter_target is None else expected)
 
     # --- what clients do -------------------------------------------------------------------------------
 
@@ -303,7 +303,7 @@ class QueueMachine(RuleBasedStateMachine):
             messages = [
                 one for one in chosen if (owners[id(one)], one.lane) == (group.owner, group.lane)
             ]
-            letters: list[tuple[Message, DeathReason]] = []
+            dead_letters: list[tuple[Message, DeathReason]] = []
             if verb == "settle":
                 step = self.line.settle(group.lane, group.ranges, group.owner, self.now_ms)
                 for one in messages:
@@ -312,17 +312,17 @@ class QueueMachine(RuleBasedStateMachine):
                 step = self.line.reject(group.lane, group.ranges, group.owner, self.now_ms)
                 for one in messages:
                     one.owner, one.is_over = "", True
-                    letters.append((one, DeathReason.REJECTED))
+                    dead_letters.append((one, DeathReason.REJECTED))
             else:
                 step = self.line.requeued(group.lane, group.ranges, group.owner, self.now_ms)
-                letters += [
+                dead_letters += [
                     (one, DeathReason.DELIVERY_LIMIT)
                     for one in messages
                     if self.naive.give_back(one, self.now_ms, "returned")
                 ]
-                letters += [(one, DeathReason.MAX_LENGTH) for one in self.naive.drop_excess()]
+                dead_letters += [(one, DeathReason.MAX_LENGTH) for one in self.naive.drop_excess()]
             assert not step.refused
-            self.happened(step, letters)
+            self.happened(step, dead_letters)
             again = self.line.settle(group.lane, group.ranges, group.owner, self.now_ms)
             assert not again.facts
 
@@ -337,14 +337,14 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(channel=st.sampled_from(["ch1", "ch2"]))
     def lose_channel(self, channel: str) -> None:
         step = self.line.lose_channel(channel, self.now_ms)
-        letters = [
+        dead_letters = [
             (one, DeathReason.DELIVERY_LIMIT)
             for one in self.naive.messages
             if one.owner.startswith(channel)
             and not one.is_over
             and self.naive.give_back(one, self.now_ms, "failed")
         ]
-        self.happened(step, letters)
+        self.happened(step, dead_letters)
         for owner in [one for one in self.consumers if one.startswith(channel)]:
             del self.consumers[owner]
 
@@ -381,7 +381,7 @@ class QueueMachine(RuleBasedStateMachine):
         for one in self.naive.ready():
             if one.lane == lane and first <= one.offset < next_:
                 one.deliveries = max(1, one.deliveries)
-        self.happened(self.line.doubt(lane, first, next_), [])
+        self.happened(self.line.recovery.doubt(lane, first, next_), [])
 
     @precondition(lambda self: self.started)
     @rule()
@@ -408,7 +408,7 @@ class QueueMachine(RuleBasedStateMachine):
         ]
         for one in gone:
             one.is_over = True
-        assert self.line.lose(lane, start) == len(gone)
+        assert self.line.recovery.lose(lane, start) == len(gone)
         self.written.append((lane, start))
 
     # --- what must hold ----------------------------------------------------------------------------------
@@ -432,19 +432,21 @@ class QueueMachine(RuleBasedStateMachine):
         if not self.started:
             return
         again = AnsweredQueue(self.naive.settings, self, now_ms=self.now_ms)
-        again.begin_load()
+        again.recovery.begin_load()
         restored = 0
         for fact in self.written:
             if isinstance(fact, Facts):
-                again.apply(fact)
+                again.recovery.apply(fact)
             elif isinstance(fact, LaneSnapshot):
-                again.restore(restored, fact.lane, has_ttl=False, kept_bytes=fact.kept_bytes)
+                again.recovery.restore(
+                    restored, fact.lane, has_ttl=False, kept_bytes=fact.kept_bytes
+                )
                 restored += 1
             elif len(fact) == 2:
-                again.lose(*fact)
+                again.recovery.lose(*fact)
             else:
                 again.published(*fact)
-        again.forget_owners()
+        again.recovery.end_load()
         assert again.delayed == len(self.naive.held(LATER))
         again.awaken(self.now_ms + 1_000)
         expected = [(o.lane, o.offset) for o in self.naive.messages if not o.is_over]

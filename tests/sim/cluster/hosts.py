@@ -232,7 +232,7 @@ class Hosts:
             name
             for _node, engine, queues in self._up
             for name in _QUEUES
-            if isinstance(face := queues._faces.get(("/", name)), LocalQueue)
+            if isinstance(face := queues._handles.get(("/", name)), LocalQueue)
             and queues.host_of(face.queue) == engine.info.node_id
         }
         return sorted(_QUEUES.keys() - hosted)

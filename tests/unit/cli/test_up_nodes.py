@@ -24,14 +24,14 @@ def scene() -> Scene:
 def test_a_node_that_dies_is_said_in_words(
     scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    witness = _Witness(scene, PlainLines())
-    witness.started(1, 71)
-    witness.said(1, "hello")
-    witness.ended(1, "was ended by SIGKILL", 2.0)
+    observer = _Witness(scene, PlainLines())
+    observer.started(1, 71)
+    observer.said(1, "hello")
+    observer.ended(1, "was ended by SIGKILL", 2.0)
     assert scene.nodes[1].state == "died"
-    witness.started(1, 72)
+    observer.started(1, 72)
     assert scene.nodes[1].state == "starting"
-    witness.ended(1, "ended with 0", None)
+    observer.ended(1, "ended with 0", None)
     assert capsys.readouterr().out.splitlines() == [
         "node 1 | hello",
         "millpond | node 1 (pid 71) was ended by SIGKILL; it is started again in 2 s",

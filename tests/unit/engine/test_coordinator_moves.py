@@ -337,7 +337,7 @@ def test_who_takes_over_ends_what_was_decided() -> None:
         assert broker.engine.transactions.describe("tx").status is Status.PREPARE_COMMIT
 
         take(broker.engine, TRANSACTIONS_TOPIC, index)
-        assert broker.engine.transactions._endings._endings == {}
+        assert broker.engine.transactions._completion._transactions == {}
         give(broker.engine, "t", 0)
         assert await read_committed(broker) == []
         give(broker.engine, TRANSACTIONS_TOPIC, index)

@@ -122,7 +122,7 @@ def test_others_have_turns_while_much_comes_back_from_a_channel_that_is_gone(
         async with memory_amqp() as amqp:
             client, reader, other = [await amqp.client(1) for _client in range(3)]
             await one_by_one(client, reader, 60)
-            line = amqp.frontend.queues.hosted("/", "q").line
+            line = amqp.frontend.queues.hosted("/", "q").state
             # It is behind the first, which wait for nobody.
             await other.ask(1, BasicConsume(queue="q", consumer_tag="t"))
             reader.close()

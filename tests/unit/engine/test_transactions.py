@@ -546,7 +546,7 @@ def test_what_was_decided_before_the_crash_is_finished_after_it(
         assert await one.commit_offset(GROUP, 5) == 0
         # The outcome is written, and then the broker dies before the first marker.
         monkeypatch.setattr(
-            broker.engine.transactions._endings, "begin", lambda _known, _epoch: None
+            broker.engine.transactions._completion, "begin", lambda _known, _epoch: None
         )
         assert await one.end(commit=commit) == 0
         assert await read_committed(broker) == []

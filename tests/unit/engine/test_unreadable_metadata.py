@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 
 from millpond.base import limits
-from millpond.engine.quorum.quorum_driver import queue_effect
+from millpond.engine.quorum.effects import queue_effect
 from millpond.raft.messages import (
     Committed,
     Deposed,

@@ -182,19 +182,19 @@ def test_a_rejected_message_is_a_letter() -> None:
     desk.publish(2)
     desk.got()
     step = desk.line.reject(0, [(0, 2)], "r/1", desk.now_ms)
-    assert step.letters == (DeadLetter(0, 0, 2, DeathReason.REJECTED),)
+    assert step.dead_letters == (DeadLetter(0, 0, 2, DeathReason.REJECTED),)
     assert (desk.line.ready, desk.line.held) == (0, 0)
 
 
 def test_without_a_place_for_letters_there_are_none() -> None:
     desk = Desk(max_length=1)
-    assert desk.publish(3).letters == ()
+    assert desk.publish(3).dead_letters == ()
     assert desk.got() == [2]
 
 
 def test_a_full_queue_drops_its_head() -> None:
     desk = Desk(dead_letter_target="dlx", max_length=2)
-    assert desk.publish(5).letters == (DeadLetter(0, 0, 3, DeathReason.MAX_LENGTH),)
+    assert desk.publish(5).dead_letters == (DeadLetter(0, 0, 3, DeathReason.MAX_LENGTH),)
     assert desk.got() == [3, 4]
 
 
@@ -202,8 +202,8 @@ def test_a_full_queue_in_bytes_drops_its_head() -> None:
     desk = Desk(dead_letter_target="dlx", max_length_bytes=25)
     desk.publish(2)
     assert desk.line.ready_bytes == 20
-    letters = desk.publish(1).letters
-    assert letters == (DeadLetter(0, 0, 1, DeathReason.MAX_LENGTH),)
+    dead_letters = desk.publish(1).dead_letters
+    assert dead_letters == (DeadLetter(0, 0, 1, DeathReason.MAX_LENGTH),)
 
 
 def test_what_is_held_does_not_count_as_full() -> None:
@@ -217,13 +217,13 @@ def test_what_is_held_does_not_count_as_full() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overflow", "letters"), [("reject-publish", False), ("reject-publish-dlx", True)]
+    ("overflow", "dead_letters"), [("reject-publish", False), ("reject-publish-dlx", True)]
 )
-def test_a_full_queue_refuses(overflow: str, letters: bool) -> None:
+def test_a_full_queue_refuses(overflow: str, dead_letters: bool) -> None:
     desk = Desk(overflow=overflow, max_length=2, max_length_bytes=100)
     desk.publish(1)
     admission = desk.line.admit([10, 10, 10])
-    assert (admission.admitted, admission.to_letters) == (1, letters)
+    assert (admission.admitted, admission.to_dead_letters) == (1, dead_letters)
     assert desk.line.admit([95]).admitted == 0
 
 
@@ -236,8 +236,8 @@ def test_messages_expire_at_the_head_only() -> None:
     desk.now_ms = 50
     assert desk.line.expire(desk.now_ms).is_empty
     desk.now_ms = 100
-    letters = desk.line.expire(desk.now_ms).letters
-    assert letters == (DeadLetter(0, 0, 2, DeathReason.EXPIRED),)
+    dead_letters = desk.line.expire(desk.now_ms).dead_letters
+    assert dead_letters == (DeadLetter(0, 0, 2, DeathReason.EXPIRED),)
     assert desk.got() == [2]
 
 
@@ -246,16 +246,16 @@ def test_much_that_is_too_old_goes_in_parts_and_nothing_of_it_is_handed_out() ->
     count = 3 * GIVEN_UP_AT_A_TIME + 7
     desk.publish(count)
     desk.now_ms = 10
-    letters, turns = sum(one.next - one.first for one in desk.publish(1).letters), 1
+    dead_letters, turns = sum(one.next - one.first for one in desk.publish(1).dead_letters), 1
     desk.consume("a")
     while desk.line.wake_ms() <= desk.now_ms:
         step = desk.line.deliver(desk.now_ms)
         assert [one.first for one in step.handouts] in ([], [count])
-        late = [*step.letters, *desk.line.trim(desk.now_ms).letters]
+        late = [*step.dead_letters, *desk.line.trim(desk.now_ms).dead_letters]
         assert sum(one.next - one.first for one in late) <= 2 * GIVEN_UP_AT_A_TIME
-        letters += sum(one.next - one.first for one in late)
+        dead_letters += sum(one.next - one.first for one in late)
         turns += 1
-    assert (letters, desk.line.ready) == (count, 0)
+    assert (dead_letters, desk.line.ready) == (count, 0)
     assert turns > 2
 
 
@@ -266,7 +266,7 @@ def test_much_that_is_too_much_goes_in_parts(limit: dict[str, int]) -> None:
     while desk.line.wake_ms() <= desk.now_ms:
         desk.line.deliver(desk.now_ms)
         steps.append(desk.line.trim(desk.now_ms))
-    given_up = [sum(one.next - one.first for one in step.letters) for step in steps]
+    given_up = [sum(one.next - one.first for one in step.dead_letters) for step in steps]
     assert given_up == [GIVEN_UP_AT_A_TIME, 47]
     assert desk.line.ready == 3
 
@@ -311,8 +311,8 @@ def test_a_message_is_tried_so_often_and_not_more() -> None:
         (handout,) = desk.line.get(reader, desk.now_ms).handouts
         assert handout.deliveries == delivery
         step = desk.line.requeued(0, [(0, 1)], "r/1", desk.now_ms)
-        assert bool(step.letters) == (delivery == 3)
-    assert step.letters == (DeadLetter(0, 0, 1, DeathReason.DELIVERY_LIMIT),)
+        assert bool(step.dead_letters) == (delivery == 3)
+    assert step.dead_letters == (DeadLetter(0, 0, 1, DeathReason.DELIVERY_LIMIT),)
     assert desk.line.ready == 0
 
 
@@ -323,7 +323,7 @@ def test_purging_leaves_what_is_held() -> None:
     desk.deliver()
     count, step = desk.line.purge()
     assert count == 3
-    assert not step.letters
+    assert not step.dead_letters
     assert (desk.line.ready, desk.line.held) == (0, 2)
     desk.line.requeued(0, [(0, 2)], "a", desk.now_ms)
     assert desk.line.ready == 2
@@ -347,8 +347,8 @@ def test_a_policy_that_changes_is_felt_at_once() -> None:
     desk = Desk()
     desk.publish(5)
     shorter = QueueSettings(max_length_bytes=20, dead_letter_target="dlx")
-    letters = desk.line.configured(shorter, desk.now_ms).letters
-    assert [(one.first, one.next) for one in letters] == [(0, 3)]
+    dead_letters = desk.line.configured(shorter, desk.now_ms).dead_letters
+    assert [(one.first, one.next) for one in dead_letters] == [(0, 3)]
     assert desk.line.ready_bytes == 20
 
 
@@ -428,11 +428,11 @@ def test_a_policy_that_shortens_a_long_queue_is_one_fact() -> None:
 
 def test_a_doubt_about_the_newest_messages_of_a_long_queue_costs_no_more() -> None:
     line = long_line(5_000)
-    step = line.doubt(0, 9_000, 9_002)
+    step = line.recovery.doubt(0, 9_000, 9_002)
     assert step.facts[0].delta.runs == (Run(9_001, 9_002, State.AVAILABLE, 1),)
     assert line.lanes[0].cursor.run_count == 0
     again = QueueState(QueueSettings(), now_ms=0)
-    again.restore(0, line.lanes[0].state(), has_ttl=False)
+    again.recovery.restore(0, line.lanes[0].state(), has_ttl=False)
     for one in (line, again):
         one.consume(Consumer(owner="r/1", channel="r", tag="r", no_ack=True), 0)
         handouts = one.deliver(0).handouts
@@ -444,7 +444,7 @@ def test_a_snapshot_tells_only_so_many_gaps_and_ends_there() -> None:
     line = long_line(10_000)
     state = line.lanes[0].state(gaps_max=5_000)
     again = QueueState(QueueSettings(), now_ms=0)
-    again.restore(0, state, has_ttl=False)
+    again.recovery.restore(0, state, has_ttl=False)
     assert again.ready == again.lanes[0].end // 2 < 5_000
     assert len(state.gaps.data) <= 2 * 5_000
     for number in range(again.ready, 10_000):

@@ -27,7 +27,7 @@ def ends_with(code: int) -> list[str]:
 
 
 class Notes:
-    """A witness with a memory; stories wait for what it hears."""
+    """A observer with a memory; stories wait for what it hears."""
 
     def __init__(self) -> None:
         self.lines: asyncio.Queue[tuple[int, str]] = asyncio.Queue()

@@ -7,10 +7,11 @@ protocol adds one entry to ``WIRES``.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
+from examples.line_pubsub import LineWire
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -206,6 +207,11 @@ WIRES = {
         too_large=http_too_large,
         take=take_http,
         flat=flat_http,
+    ),
+    "lines (examples/line_pubsub.py)": Wire(
+        connect=lambda: LineWire(LIMIT_BYTES),
+        streams=st.lists(st.binary(max_size=40), max_size=6).map(b"\r\n".join),
+        too_large=lambda: repeat(b"x" * 1000),
     ),
 }
 

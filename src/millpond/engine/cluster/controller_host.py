@@ -79,35 +79,35 @@ from millpond.metadata.sessions import Sessions
 
 log = logging.getLogger(__name__)
 
-# Whoever registers with one of these stays outside and tries again; it is said once for each life of a node.
+# A node that is refused for one of these stays outside and retries; each incarnation is logged once.
 _TURNED_AWAY = (DuplicateRegistration, InvalidRegistration, UnsupportedVersion, WrongCluster)
 _TURNED_AWAY_MAX = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerParts:
-    """What a controller needs of its node."""
+    """The services of the node that a controller uses."""
 
     node_id: NodeId
     host: Callable[[], QuorumHost]
     setting: Callable[[str], Any]
-    # What holds for elections, with these metadata.
+    # The rules of elections with these metadata.
     rules: Callable[[Image], Rules]
     cluster_id: Callable[[], str]
-    # Which life of this very node is running, by the id that it registers with.
+    # The incarnation of this node, by the id that it registers with.
     own_incarnation: Callable[[], UUID]
     make_topics: Callable[[Sequence[CreateTopic]], Any]
-    desk: PeerHandlers
+    handlers: PeerHandlers
     tasks: TaskOwner
     clock: Clock
-    # What this node slept through.
+    # The times in which this node was stalled.
     stalls: StallMeter
-    # Who sees that processes end; without it only their silence counts.
+    # Sees that processes end; without it only missing heartbeats count.
     watch: NodeWatch | None = None
 
 
 class ControllerHost:
-    """One on every node; active on one of them."""
+    """The controller of a node; one of them is active."""
 
     def __init__(self, parts: ControllerParts) -> None:
         self._parts = parts
@@ -123,27 +123,27 @@ class ControllerHost:
             if parts.watch is not None
             else None
         )
-        desk = parts.desk
-        desk.serve(RegisterNode, self._on_register)
-        desk.serve(NodeHeartbeat, self._on_heartbeat)
-        desk.serve(AlterInSync, self._on_alter_in_sync)
-        desk.serve(AssignDirectories, self._on_assign_directories)
-        desk.serve(AllocateProducerIds, self._on_allocate_producer_ids)
-        desk.serve(MakeTopics, self._on_make_topics)
+        serve = parts.handlers.serve
+        serve(RegisterNode, self._on_register)
+        serve(NodeHeartbeat, self._on_heartbeat)
+        serve(AlterInSync, self._on_alter_in_sync)
+        serve(AssignDirectories, self._on_assign_directories)
+        serve(AllocateProducerIds, self._on_allocate_producer_ids)
+        serve(MakeTopics, self._on_make_topics)
 
     def attach(self, host: QuorumHost) -> None:
-        """Follow this host's leadership."""
+        """Become active and inactive with this host's leadership."""
         host.on_leadership(self._on_leadership)
 
     def on_change(self, before: Image, after: Image) -> None:
-        """The metadata changed: there may be something to do now."""
+        """Check for work after a change of the metadata."""
         if self._task is not None and (
             before.brokers is not after.brokers or before.configs is not after.configs
         ):
             self._wake.set()
 
     def fencings(self) -> Mapping[NodeId, Fencing]:
-        """Why each fenced node is fenced; nothing if this node is not the active controller."""
+        """Return why each fenced node is fenced; nothing if this node is not the active controller."""
         host = self._parts.host()
         if not host.is_active:
             return {}
@@ -205,14 +205,14 @@ class ControllerHost:
                 )
                 return
             except MillpondError as error:
-                # As long as the quorum has us lead, nobody else will do it.
+                # While this node leads the quorum, no other node will do it.
                 log.warning("the controller could not act, and tries again: %s", error)
                 await asyncio.sleep(limits.CONTROLLER_RETRY_MS_MAX / 1000)
                 continue
             await self._pause(min(self._next_balance_ms, self._next_unclean_ms))
 
     async def _look_around(self) -> None:
-        """Do what is due."""
+        """Do the work that is due."""
         await self._fence_silent()
         self._watch_over_others()
         now_ms = self._now_ms()
@@ -225,7 +225,7 @@ class ControllerHost:
             self._next_unclean_ms = now_ms + self._unclean_ms()
 
     async def _take_up(self) -> None:
-        """What a cluster needs at its beginning, and what a predecessor left unfinished."""
+        """Write what a new cluster needs, and finish what the last controller began."""
         host = self._host
         records: list[MetadataRecord] = []
         if not host.is_alone:
@@ -239,7 +239,7 @@ class ControllerHost:
         await self._propose(decide_eligible(host.head, self._rules()))
 
     async def _fence_silent(self) -> None:
-        """One node after the other, so that each is decided with the ones before it gone."""
+        """Fence one node after the other, so that each decision sees those before it fenced."""
         self.sessions.hear(self._parts.node_id, self._now_ms(), metadata_offset=self._own_offset())
         for node in self.sessions.late(
             self._host.head, self._now_ms(), self._host.replicas_heard_ms()
@@ -253,7 +253,7 @@ class ControllerHost:
                 reason = FenceReason.PROCESS_ENDED
                 log.warning("node %d: its process has ended; fenced", node)
             else:
-                log.warning("node %d has not been heard of for %d ms: fenced", node, silent_ms)
+                log.warning("node %d has sent no heartbeat for %d ms: fenced", node, silent_ms)
             self._fence_reasons.note(node, reason, now_ms, heard_ms=now_ms - silent_ms)
             records = decide_fence(self._host.head, broker, self._rules())
             self.sessions.give_up(node, self._host.end_offset + len(records) - 1)
@@ -270,7 +270,7 @@ class ControllerHost:
             )
 
     def _on_gone(self, node: NodeId, was_there: bool) -> bool:
-        # The way from here to a node that speaks to us may be blocked for good: that is not its end.
+        # The connection to a node that sends heartbeats may be blocked: its process has not ended.
         if not was_there and self.sessions.is_first_hand(node):
             return False
         self.sessions.lose(node)
@@ -309,7 +309,7 @@ class ControllerHost:
         await self._propose(records)
 
     async def _pause(self, until_ms: int) -> None:
-        """Until something is due, or the nodes change. A node that is alone has nobody to wait for."""
+        """Wait until something is due, or the nodes change. A node that is alone waits for no other."""
         others = [
             node
             for node, broker in self._host.head.brokers.items()
@@ -381,7 +381,8 @@ class ControllerHost:
 
     async def _on_heartbeat(self, request: NodeHeartbeat) -> HeartbeatAnswer:
         host = self._active_host()
-        # An answer lets the node lead for another session. Whoever takes over gives it one, too, but no more.
+        # An answer lets the node lead for another session. The next controller gives it one, too, but no
+        # more.
         host.check_backed()
         head = host.head
         decision = decide_heartbeat(
@@ -410,7 +411,7 @@ class ControllerHost:
         if decision.moves_directories:
             _say_directories(head.brokers[request.node_id], decision.records)
         if decision.is_fenced and not was_fenced and not decision.may_stop:
-            # It serves again when it knows who leads what it led.
+            # It serves again when it has read the new leaders of its partitions.
             must_know = host.end_offset + len(decision.records) - 1
             if request.offline_dirs:
                 log.warning(
@@ -446,7 +447,7 @@ class ControllerHost:
         )
 
     async def _settle_cuts(self) -> None:
-        """Let leaders go on without followers, where the way between the two is cut."""
+        """Remove followers from the in-sync replicas of leaders that they cannot reach."""
         cuts = self._links.cuts(self._now_ms())
         records = decide_cuts(self._host.head, cuts, self._rules()) if cuts else []
         if records:
@@ -461,7 +462,7 @@ class ControllerHost:
     async def _on_alter_in_sync(self, request: AlterInSync) -> Sequence[InSyncResult]:
         host = self._active_host()
         check_epoch(host.head, request.node_id, request.broker_epoch)
-        wishes = [
+        requests = [
             InSyncRequest(
                 topic_id=one.topic_id,
                 partition=one.partition,
@@ -472,9 +473,9 @@ class ControllerHost:
             )
             for one in request.changes
         ]
-        records, results = decide_in_sync(host.head, request.node_id, wishes, self._rules())
+        records, results = decide_in_sync(host.head, request.node_id, requests, self._rules())
         await host.propose(records)
-        return [_in_sync_result(wish, one) for wish, one in zip(wishes, results, strict=True)]
+        return [_in_sync_result(one, result) for one, result in zip(requests, results, strict=True)]
 
     async def _on_assign_directories(
         self, request: AssignDirectories
@@ -547,7 +548,7 @@ def _say_behind(node: NodeId, records: Sequence[MetadataRecord]) -> None:
     behind = [one for one in records if isinstance(one, PartitionChangeRecord) and one.recovering]
     if behind:
         log.warning(
-            "node %d leads %d partitions again, as the last that did; it may lack records, and nobody is "
+            "node %d leads %d partitions again, as the last that did; it may lack records, and no replica is "
             "known to have more",
             node,
             len(behind),
@@ -555,7 +556,7 @@ def _say_behind(node: NodeId, records: Sequence[MetadataRecord]) -> None:
 
 
 def _say_directories(before: BrokerImage, records: Sequence[MetadataRecord]) -> None:
-    """Which directories of a node went offline or came back, and what that changed."""
+    """Log which directories of a node went offline or came back, and how many partitions changed."""
     online = next(
         one.log_dirs
         for one in records
@@ -583,12 +584,12 @@ def _in_words(decision: HeartbeatDecision) -> str:
     return "fenced" if decision.is_fenced else "serves"
 
 
-def _in_sync_result(wish: InSyncRequest, result: PartitionImage | MillpondError) -> InSyncResult:
+def _in_sync_result(one: InSyncRequest, result: PartitionImage | MillpondError) -> InSyncResult:
     if isinstance(result, MillpondError):
-        return InSyncResult(topic_id=wish.topic_id, partition=wish.partition, error=result)
+        return InSyncResult(topic_id=one.topic_id, partition=one.partition, error=result)
     return InSyncResult(
-        topic_id=wish.topic_id,
-        partition=wish.partition,
+        topic_id=one.topic_id,
+        partition=one.partition,
         leader=result.leader,
         leader_epoch=result.leader_epoch,
         partition_epoch=result.partition_epoch,

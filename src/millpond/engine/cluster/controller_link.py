@@ -1,9 +1,9 @@
-"""The way from this node to the controller, wherever that is: a call of our own desk, or of a peer's.
+"""Sends requests to the controller: to this node's own handlers, or to a peer.
 
-The controller may change at any moment, so a question is asked again, of whoever leads by then, until it is
-answered or its time is up. A question to a node that leads no longer is not waited for: that node may be cut
-off or stopped, and would not say so. What was asked may have been done already when it is asked again: each
-question of ``engine/peers.py`` that goes here can bear that.
+The controller may change at any moment, so a request is sent again, to the leader of that time, until it is
+answered or its time is up. A request to a node that leads no longer is not waited for: that node may be cut
+off or stopped. A request may have been carried out already when it is sent again: each request of
+``engine/peers.py`` that goes here allows that.
 """
 
 import asyncio
@@ -21,20 +21,20 @@ _TRY_AGAIN = (NotController, PeerUnreachable, RequestTimedOut)
 
 
 class ControllerLink:
-    """``leader`` names the node that leads the quorum, as far as is known here; ``leader_changed`` waits
-    until it is another than the one given.
+    """``leader`` returns the leader of the quorum, as far as this node knows; ``leader_changed`` waits
+    until it is another than the given one.
     """
 
     def __init__(
         self,
         node_id: NodeId,
-        desk: PeerHandlers,
+        handlers: PeerHandlers,
         peers: Peers | None,
         leader: Callable[[], NodeId | None],
         leader_changed: Callable[[NodeId | None], Awaitable[None]],
     ) -> None:
         self._node_id = node_id
-        self._desk = desk
+        self._handlers = handlers
         self._peers = peers
         self._leader = leader
         self._leader_changed = leader_changed
@@ -46,9 +46,9 @@ class ControllerLink:
         timeout_ms: int = limits.CONTROLLER_WAIT_MS_MAX,
         attempt_ms: int | None = None,
     ) -> AnswerT:
-        """The controller's answer. Raises what it refuses with; ``NotController`` or ``PeerUnreachable`` when
-        none could be had in time. One that does not answer within ``attempt_ms`` may not be it any more, and
-        whoever is then is asked.
+        """Return the controller's answer. Raises what it refuses with, or ``NotController`` or
+        ``PeerUnreachable`` if there is none in time. A controller that does not answer within ``attempt_ms``
+        may be deposed, so the present one is asked then.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
@@ -61,7 +61,7 @@ class ControllerLink:
                 if loop.time() + pause_ms / 1000 >= deadline:
                     raise _late(request, timeout_ms, refused) from refused
             if await self._pause(pause_ms):
-                # A leader decides a moment after it was elected.
+                # A new leader needs a moment before it decides.
                 pause_ms = limits.CONTROLLER_RETRY_MS_MIN
             else:
                 pause_ms = min(2 * pause_ms, limits.CONTROLLER_RETRY_MS_MAX)
@@ -69,7 +69,7 @@ class ControllerLink:
     async def _try(self, request: PeerRequest[AnswerT], timeout_ms: int) -> AnswerT:
         leader = self._leader()
         if leader == self._node_id:
-            return await self._desk.answer(request)
+            return await self._handlers.answer(request)
         if leader is None:
             raise NotController("no controller is known")
         if self._peers is None:
@@ -79,7 +79,7 @@ class ControllerLink:
     async def _ask(
         self, leader: NodeId, peers: Peers, request: PeerRequest[AnswerT], timeout_ms: int
     ) -> AnswerT:
-        """The leader's answer, unless somebody else leads before it has come."""
+        """Return the leader's answer, unless another node becomes leader before it arrives."""
         asking = asyncio.ensure_future(peers.call(leader, request, timeout_ms=timeout_ms))
         moving = asyncio.ensure_future(self._leader_changed(leader))
         try:
@@ -93,7 +93,7 @@ class ControllerLink:
         raise NotController(f"node {leader} leads no longer")
 
     async def _pause(self, pause_ms: int) -> bool:
-        """For so long, or until another node leads; whether one does."""
+        """Wait for so long, or until another node leads. Return whether one does."""
         moving = asyncio.ensure_future(self._leader_changed(self._leader()))
         try:
             await asyncio.wait([moving], timeout=pause_ms / 1000)
@@ -106,7 +106,7 @@ class ControllerLink:
 
 
 def _drop(task: "asyncio.Future[None]") -> None:
-    """Nobody waits for it any more; if it failed meanwhile, the caller fails for the same reason."""
+    """Cancel a request; if it has failed meanwhile, raise the same error."""
     task.cancel()
     if task.done() and not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""Waiting until the metadata, as they are known here, say something."""
+"""Waits until a condition on this node's metadata holds."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from millpond.metadata.image import Image
 
 
 class ImageWaiters:
-    """Wakes those that wait whenever the image changes."""
+    """Wakes waiting tasks when the image changes."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
@@ -20,7 +20,7 @@ class ImageWaiters:
                 future.set_result(None)
 
     async def until(self, holds: Callable[[], bool], *, timeout_ms: int) -> bool:
-        """Wait until this holds; answers whether it does."""
+        """Wait until a condition holds. Return whether it does."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_ms / 1000):

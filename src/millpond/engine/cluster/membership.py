@@ -1,15 +1,15 @@
-"""This node's place in its cluster: it registers, says that it is alive, and takes its leave.
+"""This node's membership in its cluster: registration, heartbeats, controlled shutdown.
 
-A node that is all there is of its cluster notes itself in the metadata when something about it changed, and
-that is all. Any other registers with the controller before it acts on anything it reads there, is fenced
-until it has read that registration, speaks up every ``broker.heartbeat.interval.ms``, registers again when
-the controller does not know it any more.
-Before it stops it asks, and waits (not for ever) until others lead what it led. Where so many voters have
-stopped that nobody can decide, as when a whole cluster is stopped, there is nothing to wait for.
+A node that is alone in its cluster only writes its own registration when that has changed. Any other node
+registers with the controller before it acts on the metadata, is fenced until it has read that registration,
+sends a heartbeat every ``broker.heartbeat.interval.ms``, and registers again when the controller does not
+know it any more. Before it stops it asks the controller to move its leaderships, and waits for a limited
+time. If so many voters have stopped that none can be elected, as when a whole cluster stops, it does not
+wait.
 
-While the controller does not answer for ``broker.silence.timeout.ms``, others may lead what this node led,
-and it cannot know: it serves as nobody's leader until it has been answered again (``is_cut_off``), and
-clients that wait for replicas here are sent away. What it has stays.
+If the controller does not answer for ``broker.silence.timeout.ms``, other nodes may lead this node's
+partitions without its knowledge: it serves no partition as leader until it is answered again
+(``is_cut_off``), and clients that wait for replicas here get an error. It keeps its data.
 """
 
 import asyncio
@@ -50,13 +50,13 @@ log = logging.getLogger(__name__)
 _BEATS = 6
 _ATTEMPTS = 3
 
-# What no trying again will cure: somebody has to look.
+# Refusals that retrying cannot cure; an operator has to act.
 _HOPELESS = (WrongCluster, InvalidRegistration, UnsupportedVersion)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberParts:
-    """What membership needs of its node."""
+    """The services of the node that membership uses."""
 
     node_id: NodeId
     rack: str | None
@@ -90,12 +90,12 @@ class MemberParts:
 
 
 class Membership:
-    """One for each node."""
+    """The membership of one node."""
 
     def __init__(self, parts: MemberParts) -> None:
         self._parts = parts
         self._end_points: tuple[BrokerEndpoint, ...] = ()
-        # The epoch that this life registered under, whoever is registered now.
+        # The epoch under which this process registered, which another process may have replaced since.
         self._epoch = -1
         self._must_register = True
         # The addresses that the controller was told, and what it last refused with.
@@ -118,7 +118,7 @@ class Membership:
 
     @property
     def broker_epoch(self) -> int:
-        """Under which epoch this life of the node has registered; -1 if it has not.
+        """The epoch under which this process has registered; -1 if it has not.
 
         Not what the metadata say of its number: another process may have registered under that.
         """
@@ -129,7 +129,7 @@ class Membership:
 
     @property
     def has_registered(self) -> bool:
-        """Whether this life of the node has."""
+        """Whether this process has registered."""
         return self._epoch >= 0
 
     @property
@@ -176,11 +176,11 @@ class Membership:
         self._lease_watchers.append(watcher)
 
     def hurry(self) -> None:
-        """Speak to the controller now: whether a log directory takes writes has changed."""
+        """Send a heartbeat now, because a log directory went offline or came back."""
         self._news.set()
 
     async def joined(self) -> None:
-        """Wait until the cluster counts on this node. Raises why it never will."""
+        """Wait until the cluster counts on this node. Raises why that is impossible."""
         if self._joined is not None:
             await asyncio.shield(self._joined)
 
@@ -210,7 +210,7 @@ class Membership:
 
     @property
     def is_needed(self) -> bool:
-        """Whether there are others to join: a node that is all there is has nobody to ask."""
+        """Whether there are other nodes to join; a node that is alone asks no controller."""
         host = self._parts.host()
         return not host.is_alone or bool(host.image.brokers.keys() - {self._parts.node_id})
 
@@ -226,7 +226,7 @@ class Membership:
         self._end_points = end_points
 
     async def begin(self) -> None:
-        """Say from now on that this node is alive."""
+        """Begin to send heartbeats."""
         if self._task is None:
             self._begin()
         else:
@@ -259,7 +259,7 @@ class Membership:
                 log.error("node %d cannot join the cluster: %s", self._parts.node_id, error)
                 if self._joined is not None and not self._joined.done():
                     self._joined.set_exception(error)
-                    self._joined.exception()  # whoever waits gets it; if nobody does, it was logged
+                    self._joined.exception()  # callers of ``joined`` get it; it is logged in any case
                 return
             except MillpondError as error:
                 self._say_once(error)
@@ -331,7 +331,8 @@ class Membership:
         asked_ms = self._parts.clock.monotonic_ms()
         is_offline = self._parts.is_offline() and not wants_stop
         if self._parts.host().leader_id == self._parts.node_id:
-            # Its own word counts as long as a majority listens; others may have elected somebody since.
+            # A controller answers its own heartbeats while a majority backs it; another may have been elected
+            # since.
             asked_ms = self._parts.host().backed_ms
         answer = await self._parts.link.call(
             NodeHeartbeat(
@@ -398,7 +399,7 @@ class Membership:
     # --- going -------------------------------------------------------------------------------------
 
     async def leave(self) -> bool:
-        """Have others lead what this node leads; was there an end to that before patience ended?"""
+        """Have other nodes lead this node's partitions. Return whether that ended within the time-out."""
         task, self._task = self._task, None
         self._has_left = True
         if self._end_timer is not None:
@@ -411,16 +412,16 @@ class Membership:
         if self._parts.watch is None:
             return await self._hand_over()
         handing_over = asyncio.ensure_future(self._hand_over())
-        nobody_decides = asyncio.ensure_future(self._until_nobody_decides(self._parts.watch))
+        no_majority = asyncio.ensure_future(self._until_no_majority(self._parts.watch))
         try:
-            await asyncio.wait([handing_over, nobody_decides], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([handing_over, no_majority], return_when=asyncio.FIRST_COMPLETED)
             if handing_over.done():
                 return handing_over.result()
         finally:
             handing_over.cancel()
-            nobody_decides.cancel()
+            no_majority.cancel()
         log.info(
-            "node %d stops as one of the last: nobody can lead what it led", self._parts.node_id
+            "node %d stops as one of the last: no node can lead its partitions", self._parts.node_id
         )
         return True
 
@@ -440,7 +441,7 @@ class Membership:
         log.warning("node %d stops before all it led was handed over", self._parts.node_id)
         return False
 
-    async def _until_nobody_decides(self, watch: NodeWatch) -> None:
+    async def _until_no_majority(self, watch: NodeWatch) -> None:
         """Return when fewer voters than a majority are left."""
         while True:
             await asyncio.sleep(limits.CONTROLLED_SHUTDOWN_RETRY_MS / 1000)

@@ -1,9 +1,8 @@
-"""The controller's eye on processes that end: they are fenced at once, not when their session is over.
+"""Tells the controller that a node's process has ended, so that it is fenced before its session expires.
 
-A session time-out cannot tell a dead process from a slow network, so it has to be long. But where a process
-ended on a host that lives, the host itself says so: nobody listens there any more. Fencing a node that lives
-is never wrong, only a nuisance, so this is allowed to be quick; all that rests on it is how long its
-partitions have no leader.
+A session time-out cannot tell a dead process from a slow network, so it has to be long. But if a process ends
+on a running host, the host refuses connections to its port. Fencing a running node is never wrong, only a
+nuisance, so this may be quick; it only shortens the time for which the node's partitions have no leader.
 """
 
 import asyncio
@@ -14,32 +13,35 @@ from millpond.base.errors import ShuttingDown
 from millpond.base.ids import NodeId
 from millpond.engine.runtime.tasks import TaskOwner
 
-# After an end that was not believed.
+# The delay after an end that the controller did not believe.
 _PAUSE_S = 1.0
 
 
 class NodeWatch(Protocol):
-    """Who can see that a node's process has ended."""
+    """Sees that a node's process has ended."""
 
     async def until_gone(self, node: NodeId) -> bool:
-        """Return when nobody listens where the node should be; whether it was seen there before.
+        """Return when connections to the node's address are refused. Return whether it was connected before.
 
-        Silence is no proof.
+        A missing answer is no refusal.
         """
         ...
 
     async def is_gone(self, node: NodeId) -> bool:
-        """Whether nobody listens there at this moment. Silence is no proof here either."""
+        """Whether connections to the node's address are refused now; a missing answer is no refusal."""
         ...
 
 
 class ProcessWatch:
-    """Watches the nodes that it is told to, each in the life that it is told of."""
+    """Watches nodes, each by its broker epoch."""
 
     def __init__(
         self, watch: NodeWatch, tasks: TaskOwner, on_gone: Callable[[NodeId, bool], bool]
     ) -> None:
-        """``on_gone`` is told of a node and whether it was seen before, and says whether it believes that."""
+        """``on_gone`` gets a node and whether it was connected before.
+
+        It returns whether it fences the node.
+        """
         self._watch = watch
         self._tasks = tasks
         self._on_gone = on_gone
@@ -59,7 +61,7 @@ class ProcessWatch:
                 self._watching[node, epoch] = task
 
     def stop(self) -> None:
-        """Watch nobody."""
+        """Watch no node."""
         self.follow({})
 
     async def _see(self, node: NodeId) -> None:

@@ -1,4 +1,4 @@
-"""Producer ids that nobody ever had: blocks from the controller, given out one by one."""
+"""Gives out producer ids that were never used, from blocks of the controller."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ _NOT_NOW = (NotController, PeerUnreachable, RequestTimedOut, StaleBrokerEpoch)
 
 
 class ProducerIds:
-    """The block in hand."""
+    """The present block of ids."""
 
     def __init__(
         self,
@@ -37,7 +37,10 @@ class ProducerIds:
         self._lock = asyncio.Lock()
 
     async def next(self) -> int:
-        """A producer id that nobody ever had. Raises ``CoordinatorLoadInProgress`` if there is none now."""
+        """Return a producer id that was never used.
+
+        Raises ``CoordinatorLoadInProgress`` if there is none now.
+        """
         if not self._ids:
             async with self._lock:
                 if not self._ids:
@@ -47,7 +50,7 @@ class ProducerIds:
         return producer_id
 
     async def first_identity(self) -> tuple[int, int]:
-        """An identity for an idempotent producer: a fresh id and its first epoch."""
+        """Return an identity for an idempotent producer: a new id and its first epoch."""
         return await self.next(), 0
 
     async def _reserve(self) -> None:

@@ -1,4 +1,4 @@
-"""Topics are made, grown and removed: decided here where this node is the controller, asked for elsewhere."""
+"""Creates, extends and deletes topics: decided here if this node is the controller, else asked for."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +29,7 @@ from millpond.metadata.controller import (
 from millpond.metadata.image import Image, TopicImage
 from millpond.metadata.records import MetadataRecord
 
-# Directories made before others get their turn; a millisecond or a few.
+# Directories that are created before other tasks get their turn: a few milliseconds.
 _PARTITIONS_A_TURN = 8
 
 
@@ -55,7 +55,7 @@ class TopicAdmin:
     async def create_topics(
         self, commands: Sequence[CreateTopic], *, validate_only: bool = False
     ) -> Sequence[TopicResult]:
-        """Make topics, or only say what would happen."""
+        """Create topics, or only validate the commands."""
         self._runtime.check_running()
         decision = decide_create_topics(
             self._metadata.quorum.head,
@@ -88,7 +88,7 @@ class TopicAdmin:
     async def delete_topics(
         self, targets: Sequence[tuple[str | None, UUID | None]]
     ) -> Sequence[TopicResult]:
-        """Remove topics by name or by id, with all of their data."""
+        """Delete topics by name or by id, with all of their data."""
         self._runtime.check_running()
         decision = decide_delete_topics(self._metadata.quorum.head, targets)
         await self._metadata.quorum.propose(decision.records)
@@ -119,7 +119,7 @@ class TopicAdmin:
         )
 
     def _automatic(self, name: str) -> CreateTopic:
-        """A topic nobody described: the broker's defaults, or what an internal topic needs."""
+        """Return the command for a topic with the broker's defaults, or with those of an internal topic."""
         if name not in INTERNAL_TOPICS:
             return CreateTopic(name=name)
         prefix = {

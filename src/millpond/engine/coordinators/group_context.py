@@ -8,7 +8,7 @@ from millpond.group.topics import TopicShape, TopicView
 
 
 def settings_reader(services: CoordinatorServices) -> ReadSettings:
-    """Return what reads the settings of a group as they are now."""
+    """Return a function that reads the present settings of a group."""
 
     def read(settings: type[SettingsT], group_id: str, /) -> SettingsT:
         return settings.read(

@@ -50,6 +50,7 @@ from millpond.group.messages import (
     JoinedMember,
     Leave,
     LeavingMember,
+    Outbox,
     PendOffsets,
     Sync,
     SyncAnswer,
@@ -169,7 +170,9 @@ class Groups:
         ticket = self._host.parked.issue(done)
         command = replace(command, ticket=ticket)
         if self._has_share_group(command.group_id):
-            self._host.parked.refuse(command, InconsistentGroupProtocol)
+            # As in Kafka, without the member's id.
+            refused = Outbox(joins=[(ticket, JoinAnswer(error=InconsistentGroupProtocol))])
+            self._host.parked.answer(refused)
         elif not self._has_room(command):
             self._host.parked.refuse(command, CoordinatorNotAvailable)
         else:

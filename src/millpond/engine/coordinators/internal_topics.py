@@ -1,7 +1,7 @@
-"""Makes the topics that belong to Kafka Streams applications: repartition topics and changelogs.
+"""Creates the internal topics of Kafka Streams applications: repartition topics and changelogs.
 
-A streams group says which are missing each time a member speaks. Each is made once; what went wrong is kept
-for a while, so that members are told and the same failure is not repeated with every heartbeat.
+The answer to each heartbeat of a streams group says which are missing. Each is created once; a failure is
+kept for a while, so that members are told and the same failure is not repeated with every heartbeat.
 """
 
 import logging
@@ -16,21 +16,24 @@ from millpond.metadata.controller import CreateTopic
 
 log = logging.getLogger(__name__)
 
-# As many failures as a message to people has room for.
+# Failures that one status text of a member names.
 _SHOWN = 3
 
 
 class InternalTopics:
-    """Topics of applications that are being made, and those that could not be."""
+    """Internal topics that are being created, and those that could not be."""
 
     def __init__(self, services: CoordinatorServices) -> None:
         self._services = services
         self._under_way: set[str] = set()
-        # Name → why not, and until when that is worth telling.
+        # Name → the failure, and until when members are told of it.
         self._failures: dict[str, tuple[str, int]] = {}
 
     def see_to(self, answer: StreamsHeartbeatAnswer) -> StreamsHeartbeatAnswer:
-        """Begin to make what an answer says is missing; the answer, with what went wrong before."""
+        """Begin to create the topics that an answer names as missing.
+
+        Return the answer with earlier failures.
+        """
         now_ms = self._services.runtime.clock.monotonic_ms()
         self._failures = {
             name: failure for name, failure in self._failures.items() if failure[1] > now_ms
@@ -63,9 +66,9 @@ class InternalTopics:
         until_ms = self._services.runtime.clock.monotonic_ms() + kept_ms
         for name, failure in errors.items():
             if failure is None:
-                log.info("topic=%s: made for a streams group", name)
+                log.info("topic=%s: created for a streams group", name)
             else:
-                log.warning("topic=%s: not made for a streams group: %s", name, failure)
+                log.warning("topic=%s: not created for a streams group: %s", name, failure)
                 self._failures[name] = str(failure), until_ms
 
     def _with_failures(self, answer: StreamsHeartbeatAnswer) -> StreamsHeartbeatAnswer:

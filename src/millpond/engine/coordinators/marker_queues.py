@@ -1,8 +1,8 @@
-"""Markers on their way to other nodes: one line for each node, one question under way in each.
+"""Sends transaction markers to other nodes: one queue for each node, with one request in flight.
 
-What comes while a question is under way goes with the next one, together. A node that cannot be asked is
-tried again after a pause that grows; whoever stands in its line waits there, unless somebody else leads the
-partition by then.
+Markers that arrive while a request is in flight go together with the next one. A node that cannot be reached
+is tried again after a growing delay; markers wait in its queue unless another node becomes the leader of
+their partition.
 """
 
 import asyncio
@@ -19,17 +19,20 @@ log = logging.getLogger(__name__)
 
 _ASK_TIMEOUT_MS = 10_000
 
-# Transactions that one question ends.
+# Transactions whose markers one request carries.
 _AT_ONCE_MAX = 500
 
-# After a node could not be asked: at first, and at most.
+# The first and the longest delay after a node could not be reached.
 _PAUSE_MS_MIN = 500
 _PAUSE_MS_MAX = 10_000
 
 
 class MarkerOrder:
-    """The end of one transaction. ``marker`` makes the marker for some of its partitions; ``on_result`` is
-    told of each whether it was written, ``on_elsewhere`` of those that have to be sent to another node.
+    """The markers of one transaction.
+
+    ``marker`` makes the marker for some of its partitions; ``on_result`` is called with each partition and
+    why its marker was not written (None if it was), ``on_elsewhere`` with the partitions that other nodes
+    lead.
     """
 
     __slots__ = ("marker", "on_elsewhere", "on_result")
@@ -46,91 +49,91 @@ class MarkerOrder:
 
 
 class _MarkerQueue:
-    """What one node is to be asked."""
+    """The markers that wait for one node."""
 
     def __init__(self) -> None:
         self.waiting: dict[MarkerOrder, list[Place]] = {}
         self.task: asyncio.Task[None] | None = None
         self.pause_ms = 0
-        self.look_up = asyncio.Event()
+        self.arrived = asyncio.Event()
 
 
 class MarkerQueues:
-    """The lines of this node. ``leader_of`` says who leads a partition now."""
+    """The queues of this node. ``leader_of`` returns the leader of a partition."""
 
     def __init__(
         self, services: CoordinatorServices, leader_of: Callable[[Place], NodeId | None]
     ) -> None:
         self._services = services
         self._leader_of = leader_of
-        self._lines: dict[NodeId, _MarkerQueue] = {}
+        self._queues: dict[NodeId, _MarkerQueue] = {}
 
     def send(self, node: NodeId, order: MarkerOrder, places: Sequence[Place]) -> None:
-        """Have these markers written by their leader. Raises ``ShuttingDown``."""
-        line = self._lines.setdefault(node, _MarkerQueue())
-        if line.task is None or line.task.done():
-            line.task = self._services.runtime.tasks.spawn(
-                self._run(node, line), name=f"markers to {node}"
+        """Send markers to the leader of their partitions. Raises ``ShuttingDown``."""
+        queue = self._queues.setdefault(node, _MarkerQueue())
+        if queue.task is None or queue.task.done():
+            queue.task = self._services.runtime.tasks.spawn(
+                self._run(node, queue), name=f"markers to {node}"
             )
-        line.waiting.setdefault(order, []).extend(places)
-        line.look_up.set()
+        queue.waiting.setdefault(order, []).extend(places)
+        queue.arrived.set()
 
     def drop(self, order: MarkerOrder) -> None:
-        """Nobody wants them any more; what is under way is under way."""
-        for line in self._lines.values():
-            line.waiting.pop(order, None)
+        """Remove the markers of a transaction from all queues; a request in flight goes on."""
+        for queue in self._queues.values():
+            queue.waiting.pop(order, None)
 
     def on_change(self) -> None:
-        """Leaders have changed: who stands in a line may have to go to another."""
-        for node, line in tuple(self._lines.items()):
-            self._sort_out(node, line)
+        """Give back markers whose partitions have another leader now."""
+        for node, queue in tuple(self._queues.items()):
+            self._sort_out(node, queue)
 
     # --- inside ------------------------------------------------------------------------------------
 
-    async def _run(self, node: NodeId, line: _MarkerQueue) -> None:
+    async def _run(self, node: NodeId, queue: _MarkerQueue) -> None:
         while True:
-            if not line.waiting:
-                line.look_up.clear()
-                await line.look_up.wait()
-            self._sort_out(node, line)
-            orders = dict(list(line.waiting.items())[:_AT_ONCE_MAX])
+            if not queue.waiting:
+                queue.arrived.clear()
+                await queue.arrived.wait()
+            self._sort_out(node, queue)
+            orders = dict(list(queue.waiting.items())[:_AT_ONCE_MAX])
             if not orders:
                 continue
             for order in orders:
-                del line.waiting[order]
+                del queue.waiting[order]
             failure = await self._ask(node, orders)
             if failure is None:
-                line.pause_ms = 0
+                queue.pause_ms = 0
                 continue
-            if not line.pause_ms:
+            if not queue.pause_ms:
                 log.warning(
                     "node=%d: markers of %d transactions could not be sent; trying again: %s",
                     node,
-                    len(orders) + len(line.waiting),
+                    len(orders) + len(queue.waiting),
                     failure,
                 )
-            line.pause_ms = min(max(_PAUSE_MS_MIN, 2 * line.pause_ms), _PAUSE_MS_MAX)
+            queue.pause_ms = min(max(_PAUSE_MS_MIN, 2 * queue.pause_ms), _PAUSE_MS_MAX)
             for order, places in orders.items():
-                line.waiting.setdefault(order, []).extend(places)
-            await asyncio.sleep(line.pause_ms / 1000)
+                queue.waiting.setdefault(order, []).extend(places)
+            await asyncio.sleep(queue.pause_ms / 1000)
 
-    def _sort_out(self, node: NodeId, line: _MarkerQueue) -> None:
-        """Give back what this node does not lead."""
-        for order, places in tuple(line.waiting.items()):
+    def _sort_out(self, node: NodeId, queue: _MarkerQueue) -> None:
+        """Give back the markers of partitions that the node does not lead."""
+        for order, places in tuple(queue.waiting.items()):
             elsewhere = [place for place in places if self._leader_of(place) != node]
             if not elsewhere:
                 continue
             here = [place for place in places if place not in elsewhere]
             if here:
-                line.waiting[order] = here
+                queue.waiting[order] = here
             else:
-                del line.waiting[order]
+                del queue.waiting[order]
             order.on_elsewhere(elsewhere)
 
     async def _ask(
         self, node: NodeId, orders: dict[MarkerOrder, list[Place]]
     ) -> MillpondError | None:
-        """Why the node could not be asked, or nothing."""
+        """Send one request. Return why the node could not be reached, or None."""
         peers = self._services.peers
         assert peers is not None
         markers = tuple(order.marker(places) for order, places in orders.items())
@@ -142,7 +145,7 @@ class MarkerQueues:
             raise
         except MillpondError as error:
             return error
-        missing = PeerUnreachable(f"node {node} says nothing of it")
+        missing = PeerUnreachable(f"node {node} did not answer for this partition")
         for number, (order, places) in enumerate(orders.items()):
             results = answers[number] if number < len(answers) else {}
             for place in places:

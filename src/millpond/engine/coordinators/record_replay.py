@@ -1,7 +1,7 @@
-"""Reading back what coordinators wrote into their topics: batch by batch, in order.
+"""Reads the records of an internal topic back, batch by batch, in order.
 
-What cannot be read is reported and left out, so that one bad record does not hide the rest; what another
-replica may have is waited for.
+A batch that cannot be decoded is reported and skipped, so that it does not hide the rest; records that
+another replica may still have are waited for.
 """
 
 import logging
@@ -22,7 +22,7 @@ from millpond.replication.partition import Partition
 
 log = logging.getLogger(__name__)
 
-# How much of a partition is read at once.
+# Bytes of a partition that are read at once.
 _READ_BYTES = 4 * 1024 * 1024
 
 
@@ -32,11 +32,11 @@ MayComeBack: TypeAlias = Callable[[Partition, Offset], bool]
 def stored_batches(
     partition: Partition, may_come_back: MayComeBack
 ) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
-    """Every batch to the log's end, open and aborted transactions included.
+    """Yield every batch to the log's end, open and aborted transactions included.
 
-    Also what the high watermark has not passed yet: to the leader the log is the truth. What is appended
-    meanwhile is read as well. Raises ``CorruptLog`` where records are damaged that may come back; those that
-    will not are left out, and the log says which.
+    Records above the high watermark are included, because the leader's log is the truth, and so are records
+    that are appended meanwhile. Raises ``CorruptLog`` at damaged records that a repair may bring back; others
+    are skipped, with an error in the log.
     """
     offset = partition.log.start_offset
     while offset < partition.log.end_offset:

@@ -1,4 +1,4 @@
-"""What coordinators of groups, transactions and share state may use of their node."""
+"""The services of the node that coordinators of groups, transactions and share state use."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from millpond.engine.runtime.runtime import Runtime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorServices:
-    """Given to every coordinator by the node."""
+    """The services that the node gives to every coordinator."""
 
     info: NodeInfo
     runtime: Runtime

@@ -1,4 +1,4 @@
-"""What other nodes ask about transactions: of the coordinator, and of the leaders of partitions."""
+"""Answers other nodes about transactions: as their coordinator, and as the leader of partitions."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ from millpond.txn.records import Place
 
 
 class CoordinatedTransactions(Protocol):
-    """What ``Transactions`` does for other nodes."""
+    """The calls of ``Transactions`` that serve other nodes."""
 
     def check_partition(
         self, transactional_id: str, producer_id: int, producer_epoch: int, place: Place
     ) -> None:
-        """Raises why the producer may not write there in its transaction."""
+        """Raises why the producer may not write to the partition in its transaction."""
 
     def settled(self, transactional_id: str) -> Durable:
-        """When what this node says of the transactional id now holds for good; None if it does."""
+        """Return when the present state of a transactional id is committed; None if it is."""
 
     def add_partitions(self, command: AddPartitions) -> Durable:
-        """Let the transaction write to these partitions. Raises why not."""
+        """Add partitions to the transaction. Raises why not."""
 
     def write_marker(
         self,
@@ -45,7 +45,7 @@ class TransactionHandlers:
         self._transactions = transactions
 
     async def on_join(self, request: JoinTransaction) -> dict[TopicPartition, MillpondError | None]:
-        """A leader asks for a write that it was sent, or a group coordinator for a commit."""
+        """Check or add partitions for a leader that got a write, or a group coordinator that got a commit."""
         results: dict[TopicPartition, MillpondError | None] = dict.fromkeys(request.partitions)
         if request.verify_only:
             for place in request.partitions:
@@ -77,7 +77,7 @@ class TransactionHandlers:
     async def on_write_markers(
         self, request: WriteMarkers
     ) -> Sequence[dict[TopicPartition, MillpondError | None]]:
-        """Another node's coordinator ends transactions in partitions that this node leads."""
+        """Write the markers of another node's coordinator to partitions that this node leads."""
         waiting: list[tuple[dict[TopicPartition, MillpondError | None], TopicPartition, Durable]]
         waiting = []
         answers = []

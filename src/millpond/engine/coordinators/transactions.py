@@ -1,17 +1,17 @@
 """Hosts the transactions of this node: decide, append, apply, write the markers, answer.
 
-The state machine is ``txn.coordinator``; its facts live in ``__transaction_state``, one partition for each
-transactional id by the hash of its name. This node coordinates the ids of the partitions it leads, with one
-state machine for each (``shards.py``). A transaction whose outcome is in the log for good is *ended*
-(``txn_completion.py``): every partition gets a marker, then comes the fact that it is complete. On one node
-with the flush policy ``os`` all of that has happened when a verb returns. What a crash, a full disk or a
-change of leaders interrupts is done again, from the outcome alone: when the partition is read,
-or a little later.
+The state machine is ``txn.coordinator``; its records are in ``__transaction_state``, in the partition that
+the hash of the transactional id names. This node coordinates the ids of the partitions it leads, with one
+state machine for each (``shard_host.py``). A transaction whose outcome is committed is *completed*
+(``txn_completion.py``): every partition gets a marker, then a record says that it is complete. On one node
+with the flush policy ``os`` all of that has happened when a call returns. What a crash, a full disk or a
+change of leaders interrupts is done again, from the outcome alone: when the partition is loaded, or a little
+later.
 
-Partitions ask before they take the first write of a transaction (``txn_admission.py``). A node that is alone
-asks itself in passing, and at its start looks for transactions that partitions hold open and nobody
-coordinates (a machine that lost power may have kept the data and lost the fact), and aborts them, so that no
-reader of committed data waits for ever.
+A leader asks the coordinator before it takes the first write of a transaction (``txn_admission.py``). A node
+that is alone asks itself, and at its start aborts transactions that are open in partitions and that no
+coordinator knows (a machine that lost power may have kept the data and lost the record), so that consumers of
+committed data do not wait for ever.
 """
 
 import asyncio
@@ -105,7 +105,7 @@ class Transactions:
         self._settings = TransactionSettings()
         self._host: ShardHost[TransactionCoordinator, TransactionRecord]
         self._host = ShardHost(services, TRANSACTIONS_TOPIC, self, contents="transactions")
-        self._endings = TxnCompletion(services, self.write_marker, self._complete)
+        self._completion = TxnCompletion(services, self.write_marker, self._complete)
         self._passes = Passes()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._handlers = TransactionHandlers(self)
@@ -115,7 +115,7 @@ class Transactions:
     # --- life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Read the facts back, end what was decided, begin to watch the clock. Groups have started."""
+        """Load the transactions, complete those that are decided, start the timers. Groups have started."""
         setting = self._services.settings.get
         self._settings = TransactionSettings(
             timeout_ms_max=setting("transaction.max.timeout.ms"),
@@ -131,11 +131,11 @@ class Transactions:
         self._plan("idle", "transaction.remove.expired.transaction.cleanup.interval.ms")
 
     def stop(self) -> None:
-        """Decide nothing more. What is prepared is ended at the next start, or by somebody else."""
+        """Decide nothing more. Prepared transactions are completed at the next start, or by another node."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        self._endings.stop()
+        self._completion.stop()
         self._host.stop()
 
     @property
@@ -192,12 +192,12 @@ class Transactions:
         """Leave the decided transactions to the next coordinator."""
         del index
         for transactional_id in state.transactions:
-            self._endings.drop(transactional_id)
+            self._completion.drop(transactional_id)
 
     # --- what producers ask ------------------------------------------------------------------------
 
     async def init(self, command: InitProducer) -> Identity:
-        """Give the transactional id to the asker, fence everyone before it, end what they left open."""
+        """Give the transactional id to a producer, fence its predecessors, abort their open transaction."""
         if not self.is_ready:
             await self.prepare()
         while True:
@@ -219,34 +219,34 @@ class Transactions:
                 )
 
     def add_partitions(self, command: AddPartitions) -> Durable:
-        """Let the transaction write to these partitions. Raises why not."""
+        """Add partitions to the transaction. Raises why not."""
         return self._perform(command)[1]
 
     def check_partition(
         self, transactional_id: str, producer_id: int, producer_epoch: int, place: Place
     ) -> None:
-        """May the producer write there in its transaction? Raises why not."""
+        """Raises why the producer may not write to the partition in its transaction."""
         self._host.get(transactional_id).state.check_writes(
             transactional_id, producer_id, producer_epoch, place
         )
 
     def settled(self, transactional_id: str) -> Durable:
-        """When what this node says of the transactional id now holds for good; None if it does."""
+        """Return when the present state of a transactional id is committed; None if it is."""
         return self._host.settled(self._host.get(transactional_id))
 
     def coordinator_of(self, transactional_id: str) -> NodeId:
-        """The node that keeps a transactional id; -1 if there is none now."""
+        """Return the node that coordinates a transactional id; -1 if there is none now."""
         return self._host.leader(transactional_id)
 
     def end(self, command: EndTransaction) -> tuple[Identity, Durable]:
-        """Commit or abort; what the producer goes on with, and when the outcome is durable.
+        """Commit or abort. Return the producer's next id and epoch, and when the outcome is durable.
 
         Raises why not, or ``NeedsProducerId``: then ``end_with_new_id`` does it.
         """
         return self._perform(command)
 
     async def end_with_new_id(self, command: EndTransaction) -> Identity:
-        """``end`` for a producer whose epochs are used up."""
+        """As ``end``, for a producer whose epochs are used up."""
         fresh = await self._services.producer_ids.next()
         identity, durable = self._perform(replace(command, fresh_producer_id=fresh))
         await flushed(durable)
@@ -262,7 +262,7 @@ class Transactions:
     def admission(
         self, transactional_id: str, writes: Sequence[Write], *, joins: bool
     ) -> Admission | None:
-        """The question that must be asked before these writes; None if there is nothing to ask."""
+        """Return the request to the coordinator that these writes need; None if they need none."""
         unknown = [write for write in writes if not write.is_open]
         if not unknown:
             return None
@@ -285,10 +285,10 @@ class Transactions:
         *,
         producer: ProducerAbilities,
     ) -> Durable:
-        """A transactional batch is about to be appended: check its transaction, or join it.
+        """Check that a batch belongs to an open transaction, or join it, before the batch is appended.
 
-        Raises what this producer understands. The future, if any, is about the fact that the
-        partition is now part of the transaction.
+        Raises an error that this producer understands. The future, if any, is done when the record is
+        committed that adds the partition to the transaction.
         """
         if transactional_id is None:
             raise TransactionalIdMissing("a transactional batch came without a transactional id")
@@ -316,7 +316,7 @@ class Transactions:
         *,
         producer: ProducerAbilities,
     ) -> Durable:
-        """A group's positions are about to be committed in a transaction; as ``admit``."""
+        """As ``admit``, for offsets of a group that are committed in a transaction."""
         write = self.offsets_write(group_id, producer_id, producer_epoch)
         if self.asks_first:
             if not write.is_open and not self._passes.take(write):
@@ -328,7 +328,7 @@ class Transactions:
             raise refusal_of_commit(error, producer) from None
 
     def offsets_write(self, group_id: str, producer_id: int, producer_epoch: int) -> Write:
-        """What a commit of a group's positions writes, as a transaction sees it."""
+        """Return the write to ``__consumer_offsets`` that a commit of a group's offsets makes."""
         partition = self._services.partitions.partition(
             OFFSETS_TOPIC, self._groups.partition_of(group_id)
         )
@@ -414,7 +414,7 @@ class Transactions:
     # --- looking -----------------------------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> TransactionStored:
-        """One transactional id as it is now. Raises ``TransactionNotFound``."""
+        """Describe a transactional id. Raises ``TransactionNotFound``."""
         self._host.check_running()
         if not transactional_id:
             raise InvalidRequest("a transactional id must not be empty")
@@ -431,7 +431,7 @@ class Transactions:
         open_ms_min: int = -1,
         matches: Callable[[str], object | None] | None = None,
     ) -> Iterator[TransactionStored]:
-        """Transactional ids that pass every filter that is given."""
+        """Yield the transactional ids that pass every filter that is given."""
         self._host.check_running()
         now_ms = self._services.runtime.clock.now_ms()
         for known in self._known():
@@ -439,7 +439,7 @@ class Transactions:
                 continue
             if producer_ids and known.producer_id not in producer_ids:
                 continue
-            # As in Kafka, one that has never been open has been so for ever.
+            # As in Kafka, one that was never open counts as open since the epoch.
             if open_ms_min >= 0 and now_ms - known.started_ms <= open_ms_min:
                 continue
             if matches is not None and matches(known.transactional_id) is None:
@@ -467,12 +467,12 @@ class Transactions:
                 and known.is_prepared
                 and self._host.holds(shard)
             ):
-                self._endings.begin(known, shard.epoch)
+                self._completion.begin(known, shard.epoch)
 
         when_durable(durable, end)
 
     def _complete(self, transactional_id: str) -> bool:
-        """Every marker is written: say so; was that possible?"""
+        """Write that a transaction is complete. Return whether the log took it."""
         try:
             self._perform(MarkersWritten(transactional_id=transactional_id))
         except MillpondError:
@@ -482,7 +482,7 @@ class Transactions:
     # --- looking up --------------------------------------------------------------------------------
 
     def _find(self, transactional_id: str) -> TransactionStored | None:
-        """A transactional id that this node coordinates."""
+        """Return a transactional id that this node coordinates."""
         state = self._host.find(transactional_id)
         return None if state is None else state.transactions.get(transactional_id)
 
@@ -505,7 +505,7 @@ class Transactions:
         self._timers[what] = loop.call_later(interval_ms / 1000, on_time)
 
     def abort_overdue(self) -> None:
-        """Abort transactions whose producers have been silent for longer than they allowed themselves."""
+        """Abort transactions that are open for longer than their time-out."""
         now_ms = self._services.runtime.clock.now_ms()
         overdue = [
             state.transactions[name]
@@ -524,7 +524,7 @@ class Transactions:
             self._perform_or_leave(AbortOverdue(transactional_id=transactional_id))
 
     def forget_idle(self) -> None:
-        """Drop transactional ids that nobody has used for the expiration time."""
+        """Delete transactional ids that were not used for the expiration time."""
         now_ms = self._services.runtime.clock.now_ms()
         idle = [name for state in self._host.states() for name in state.expired(now_ms)]
         for transactional_id in idle:

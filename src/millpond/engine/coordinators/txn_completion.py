@@ -1,9 +1,10 @@
-"""Ends transactions whose outcome is decided: every partition gets its marker, wherever it is led.
+"""Completes transactions whose outcome is decided: every partition gets its marker, wherever it is led.
 
-Markers for partitions that this node leads are appended here and now; the others are asked for at their
-leaders, many in one question (``marker_lines.py``). What fails is tried again a little later, at whoever
-leads then, until nothing is missing: the outcome is in the log, and whoever finds it there does the same. A
-marker that is written twice says the same twice. An older coordinator's markers are refused by its epoch.
+This node appends the markers of partitions that it leads; other leaders are asked to, for many markers in one
+request (``marker_queues.py``). A marker that could not be written is tried again a little later, at the
+leader of that time, until none is missing. The outcome is in the log, so another coordinator that loads it
+does the same. Writing a marker twice changes nothing; markers of an older coordinator are refused by its
+epoch.
 """
 
 import asyncio
@@ -24,12 +25,12 @@ from millpond.txn.records import Place, TransactionStored
 
 log = logging.getLogger(__name__)
 
-# How long until markers that could not be written are tried again.
+# The delay before markers that could not be written are tried again.
 _RETRY_MS = 1_000
 
 
 class WriteMarker(Protocol):
-    """Ends a producer's transaction in a partition that this node leads."""
+    """Writes the marker of a producer's transaction to a partition that this node leads."""
 
     def __call__(
         self,
@@ -43,7 +44,7 @@ class WriteMarker(Protocol):
 
 
 class _Completing:
-    """One transaction, and where its markers are missing."""
+    """One transaction, and the partitions where its marker is missing."""
 
     __slots__ = ("coordinator_epoch", "known", "missing", "order", "under_way")
 
@@ -55,7 +56,7 @@ class _Completing:
         self.order: MarkerOrder | None = None
 
     def marker(self, places: Sequence[Place]) -> TransactionMarker:
-        """What the leader of these partitions is asked to write."""
+        """Return the marker that the leader of these partitions is asked to write."""
         known = self.known
         return TransactionMarker(
             producer_id=known.producer_id,
@@ -70,7 +71,7 @@ class _Completing:
 class TxnCompletion:
     """The decided transactions of this node.
 
-    ``complete`` is called with an id when no marker is missing and says whether that could be written.
+    ``complete`` is called with an id when no marker is missing, and returns whether it could write that.
     """
 
     def __init__(
@@ -79,9 +80,9 @@ class TxnCompletion:
         self._services = services
         self._write = write
         self._complete = complete
-        self._endings: dict[str, _Completing] = {}
-        self._lines = MarkerQueues(services, self._leader_of)
-        # What is tried again when the timer ends, and what was refused since it last did.
+        self._transactions: dict[str, _Completing] = {}
+        self._queues = MarkerQueues(services, self._leader_of)
+        # What is tried again when the timer fires, and what was refused since it last did.
         self._again: dict[_Completing, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._refusals: list[str] = []
@@ -89,72 +90,72 @@ class TxnCompletion:
         self._services.metadata.observe(self._on_change)
 
     def begin(self, known: TransactionStored, coordinator_epoch: LeaderEpoch) -> None:
-        """Write the markers of a decided transaction, and then say that it is complete."""
+        """Write the markers of a decided transaction, and then that it is complete."""
         assert known.is_prepared
-        if known.transactional_id in self._endings or not self._running:
+        if known.transactional_id in self._transactions or not self._running:
             return
-        ending = self._endings[known.transactional_id] = _Completing(known, coordinator_epoch)
-        self._go_on(ending)
+        one = self._transactions[known.transactional_id] = _Completing(known, coordinator_epoch)
+        self._go_on(one)
 
     def drop(self, transactional_id: str) -> None:
-        """Somebody else ends it now, or nobody has to."""
-        ending = self._endings.pop(transactional_id, None)
-        if ending is None:
+        """Stop completing a transaction: another node does, or it is complete."""
+        one = self._transactions.pop(transactional_id, None)
+        if one is None:
             return
-        self._again.pop(ending, None)
-        if ending.order is not None:
-            self._lines.drop(ending.order)
+        self._again.pop(one, None)
+        if one.order is not None:
+            self._queues.drop(one.order)
 
     def stop(self) -> None:
-        """What is not ended is ended by whoever reads the log next."""
+        """Leave what is not complete to the next coordinator that loads it."""
         self._running = False
         if self._timer is not None:
             self._timer.cancel()
-        for transactional_id in tuple(self._endings):
+        for transactional_id in tuple(self._transactions):
             self.drop(transactional_id)
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def _go_on(self, ending: _Completing) -> None:
+    def _go_on(self, one: _Completing) -> None:
         remote: dict[NodeId, list[Place]] = {}
-        for place in sorted(ending.missing - ending.under_way):
+        for place in sorted(one.missing - one.under_way):
             leader = self._leader_of(place)
             if leader is None:
-                ending.missing.discard(place)  # deleted, and with it what was written there
+                one.missing.discard(place)  # the partition was deleted with its data
             elif leader == self._services.info.node_id or self._services.peers is None:
-                self._mark_here(ending, place)
+                self._mark_here(one, place)
             elif leader >= 0:
                 remote.setdefault(leader, []).append(place)
         for node, places in remote.items():
-            self._send(ending, node, places)
-        self._see(ending)
+            self._send(one, node, places)
+        self._see(one)
 
-    def _send(self, ending: _Completing, node: NodeId, places: list[Place]) -> None:
-        if ending.order is None:
-            ending.order = MarkerOrder(
-                ending.marker,
-                partial(self._on_result, ending),
-                partial(self._on_elsewhere, ending),
+    def _send(self, one: _Completing, node: NodeId, places: list[Place]) -> None:
+        if one.order is None:
+            one.order = MarkerOrder(
+                one.marker,
+                partial(self._on_result, one),
+                partial(self._on_elsewhere, one),
             )
         try:
-            self._lines.send(node, ending.order, places)
+            self._queues.send(node, one.order, places)
         except ShuttingDown:
             return
-        ending.under_way.update(places)
+        one.under_way.update(places)
 
-    def _see(self, ending: _Completing) -> None:
-        """After each piece of news: is it complete, or has something to be tried again?"""
-        if not self._is_current(ending):
+    def _see(self, one: _Completing) -> None:
+        """After each result: complete the transaction, or plan to try missing markers again."""
+        if not self._is_current(one):
             return
-        if not ending.missing and self._complete(ending.known.transactional_id):
-            self.drop(ending.known.transactional_id)
-        elif not ending.missing <= ending.under_way or not ending.missing:
-            self._plan(ending)
+        if not one.missing and self._complete(one.known.transactional_id):
+            self.drop(one.known.transactional_id)
+        elif not one.missing <= one.under_way or not one.missing:
+            self._plan(one)
 
-    def _plan(self, ending: _Completing) -> None:
+    def _plan(self, one: _Completing) -> None:
         if not self._running:
             return
-        self._again[ending] = None
+        self._again[one] = None
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(_RETRY_MS / 1000, self._try_again)
@@ -163,14 +164,16 @@ class TxnCompletion:
         self._timer = None
         self._complain()
         again, self._again = self._again, {}
-        for ending in again:
-            if not self._is_current(ending):
+        for one in again:
+            if not self._is_current(one):
                 continue
             try:
-                self._go_on(ending)
-            except Exception:  # a mistake with one must not leave the others without an end
-                log.exception("transaction=%s: its end failed", ending.known.transactional_id)
-                self._plan(ending)
+                self._go_on(one)
+            except Exception:  # a defect in one must not keep the others open
+                log.exception(
+                    "transaction=%s: it could not be completed", one.known.transactional_id
+                )
+                self._plan(one)
 
     def _complain(self) -> None:
         refusals, self._refusals = self._refusals, []
@@ -182,14 +185,14 @@ class TxnCompletion:
             )
 
     def _on_change(self, before: Image, after: Image) -> None:
-        if self._endings and before.topics is not after.topics:
-            self._lines.on_change()
+        if self._transactions and before.topics is not after.topics:
+            self._queues.on_change()
 
-    def _is_current(self, ending: _Completing) -> bool:
-        return self._endings.get(ending.known.transactional_id) is ending
+    def _is_current(self, one: _Completing) -> bool:
+        return self._transactions.get(one.known.transactional_id) is one
 
     def _leader_of(self, place: Place) -> NodeId | None:
-        """Who leads a partition (-1: nobody now); None if there is no such partition."""
+        """Return the leader of a partition (-1: none now); None if there is no such partition."""
         topic = self._services.metadata.image.topics.get(place[0])
         if topic is None or not 0 <= place[1] < len(topic.partitions):
             return None
@@ -197,48 +200,46 @@ class TxnCompletion:
 
     # --- here --------------------------------------------------------------------------------------
 
-    def _mark_here(self, ending: _Completing, place: Place) -> None:
-        known = ending.known
+    def _mark_here(self, one: _Completing, place: Place) -> None:
+        known = one.known
         try:
             durable = self._write(
                 place,
                 producer_id=known.producer_id,
                 producer_epoch=known.producer_epoch,
                 committed=commits(known),
-                coordinator_epoch=ending.coordinator_epoch,
+                coordinator_epoch=one.coordinator_epoch,
             )
         except MillpondError as error:
-            self._refused(ending, place, error)
+            self._refused(one, place, error)
             return
         if durable is None:
-            ending.missing.discard(place)
+            one.missing.discard(place)
             return
-        ending.under_way.add(place)
-        when_durable(durable, partial(self._on_result, ending, place))
+        one.under_way.add(place)
+        when_durable(durable, partial(self._on_result, one, place))
 
     # --- elsewhere ---------------------------------------------------------------------------------
 
-    def _on_result(self, ending: _Completing, place: Place, refusal: MillpondError | None) -> None:
-        ending.under_way.discard(place)
+    def _on_result(self, one: _Completing, place: Place, refusal: MillpondError | None) -> None:
+        one.under_way.discard(place)
         if refusal is None:
-            ending.missing.discard(place)
+            one.missing.discard(place)
         else:
-            self._refused(ending, place, refusal)
-        self._see(ending)
+            self._refused(one, place, refusal)
+        self._see(one)
 
-    def _on_elsewhere(self, ending: _Completing, places: Sequence[Place]) -> None:
-        ending.under_way.difference_update(places)
-        if self._is_current(ending):
-            self._go_on(ending)
+    def _on_elsewhere(self, one: _Completing, places: Sequence[Place]) -> None:
+        one.under_way.difference_update(places)
+        if self._is_current(one):
+            self._go_on(one)
 
-    def _refused(self, ending: _Completing, place: Place, error: MillpondError) -> None:
-        what = (
-            f"transaction={ending.known.transactional_id} partition={place[0]}-{place[1]}: {error}"
-        )
+    def _refused(self, one: _Completing, place: Place, error: MillpondError) -> None:
+        what = f"transaction={one.known.transactional_id} partition={place[0]}-{place[1]}: {error}"
         if isinstance(error, ProducerFenced):
-            ending.missing.discard(place)
+            one.missing.discard(place)
             log.warning("%s: no marker is needed", what)
         elif isinstance(error, UnknownTopic) and self._leader_of(place) is None:
-            ending.missing.discard(place)
+            one.missing.discard(place)
         else:
             self._refusals.append(what)

@@ -1,7 +1,7 @@
-"""What runs low anywhere in a cluster: as in RabbitMQ an alarm of one node holds up publishers at every node.
+"""The memory and disk alarms of all nodes: as in RabbitMQ one node's alarm blocks publishers at every node.
 
-A node tells the others when something runs low and when it does not any more, and says it again while it
-lasts. What a node said counts for a while: one that is silent is gone, and its alarms with it.
+A node tells the others when memory or disk run low and when they do not any more, and repeats it while it
+lasts. An alarm counts for a while: a node that is silent is taken for stopped, and its alarms end.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ _BELIEVED_MS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TellPressure(PeerRequest[None]):
-    """To every other node: what runs low here. The sender does not wait for an answer."""
+    """The alarms of a node, sent to every other node. The sender does not wait for an answer."""
 
     node_id: NodeId
     low_on: tuple[str, ...]
 
 
 class ClusterPressure:
-    """This node's pressure and what others said of theirs, as one."""
+    """The alarms of this node and of the others, as one."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ClusterPressure:
         self._peer_handlers.serve(TellPressure, self._on_told)
 
     def set_own(self, pressure: Pressure) -> None:
-        """What this machine says now."""
+        """Return the alarms of this machine."""
         is_news = pressure.low_on != self._own.low_on
         self._own = pressure
         if is_news:
@@ -65,17 +65,17 @@ class ClusterPressure:
         self._settle()
 
     def news(self) -> TellPressure:
-        """What another node may be told at any time, as often as one likes."""
+        """Return this node's alarms for another node; sending them twice changes nothing."""
         return TellPressure(node_id=self._info.node_id, low_on=self._own.low_on)
 
     @property
     def own(self) -> Pressure:
-        """What runs low on this node."""
+        """The alarms of this node."""
         return self._own
 
     @property
     def alarms(self) -> tuple[tuple[NodeId, str], ...]:
-        """Each node that has an alarm with what runs low there, as far as this node was told."""
+        """Return each node with an alarm and what runs low there, as far as this node was told."""
         found = {node: low_on for node, (low_on, _heard_ms) in self._others.items()}
         if self._own.low_on:
             found[self._info.node_id] = self._own.low_on
@@ -83,7 +83,7 @@ class ClusterPressure:
 
     @property
     def reason(self) -> str:
-        """Why publishers are blocked: what runs low, and on which nodes. Empty if they are not."""
+        """Return why publishers are blocked: what runs low, on which nodes. Empty if they are not."""
         low = [f"low on {name} on node {node}" for node, name in self.alarms]
         return f"publishers are blocked: {', '.join(low)}" if low else ""
 

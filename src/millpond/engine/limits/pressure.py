@@ -16,12 +16,12 @@ from millpond.base.sizes import parse_size
 
 log = logging.getLogger(__name__)
 
-# How often the machine is read. No client fills a gigabyte much faster in Python.
+# The interval of reading. No client fills a gigabyte much faster in Python.
 LOOK_S = 1.0
 
 
 def limits_of(setting: Callable[[str], Any], total_bytes: int) -> Limits:
-    """The limits that settings come to on a machine with so much memory."""
+    """Return the limits by the settings on a machine with so much memory."""
     absolute = setting("vm_memory_high_watermark.absolute")
     if absolute is None:
         memory = int(total_bytes * setting("vm_memory_high_watermark.relative"))
@@ -37,19 +37,19 @@ def limits_of(setting: Callable[[str], Any], total_bytes: int) -> Limits:
 
 
 class Machine(Protocol):
-    """What can be read of a machine, and done about it."""
+    """Reads the memory and the disk of a machine."""
 
     total_bytes: int
 
     def read(self) -> Readings: ...
 
     def give_back(self) -> None:
-        """Let the kernel have memory that is free and was kept."""
+        """Give free memory of this process back to the kernel."""
         ...
 
 
 class PressureWatch:
-    """Looks at the machine and says when something changed."""
+    """Reads the machine at an interval and reports changes."""
 
     def __init__(
         self,
@@ -61,17 +61,17 @@ class PressureWatch:
         self._setting = setting
         self._on_change = on_change
         self.pressure = NONE
-        # What was read last, and what it was held against.
+        # The last reading, and the limits that it was compared with.
         self.seen: tuple[Readings, Limits] | None = None
 
     async def watch_forever(self) -> None:
-        """Until cancelled."""
+        """Read and decide until cancelled."""
         while True:
             self.look()
             await asyncio.sleep(LOOK_S)
 
     def look(self) -> None:
-        """Read, decide, and say what is new. Settings may have changed since the last time."""
+        """Read, decide and report a change. Settings may have changed since the last time."""
         limits = limits_of(self._setting, self._machine.total_bytes)
         readings = self._machine.read()
         self.seen = readings, limits

@@ -1,8 +1,8 @@
-"""Who is slowed down, and for how long: the quotas of the image against what clients use.
+"""Throttles clients: compares what they use with the quotas of the metadata.
 
 For a user and a client id the strongest quota counts: the pair's own, the user's for any client, the user's;
 then the same for any user; then the client id's and any client id's. Clients that share a quota share its
-meter. While no quota exists nothing is looked up and nothing is counted: ``active`` is all that is asked.
+meter. While no quota exists nothing is looked up or counted: callers check ``active`` only.
 """
 
 import logging
@@ -39,7 +39,7 @@ _PERCENT_OF_NS = 100 / 1_000_000_000
 
 
 class _Meter:
-    """What the clients of one quota use."""
+    """What the clients that share one quota use."""
 
     __slots__ = ("bound", "rate")
 
@@ -49,7 +49,7 @@ class _Meter:
 
 
 class MutationBudget:
-    """What one request may still change of the cluster's topics.
+    """How many partitions one request may still create or delete.
 
     ``strict``: what is over the quota is refused; otherwise it is done, and the client waits afterwards
     (clients that do not know the refusal).
@@ -64,7 +64,7 @@ class MutationBudget:
         self.throttle_ms = 0
 
     def charge(self, partitions: int) -> ThrottlingQuotaExceeded | None:
-        """Pay for a topic's partitions; why it cannot be done now, or None."""
+        """Count the partitions of a topic. Return why they are over the quota, or None."""
         owed_ms = self._bucket.throttle_ms(self._now_ms)
         if self._strict and owed_ms > 0:
             self.throttle_ms = owed_ms
@@ -78,7 +78,7 @@ class MutationBudget:
 
 
 class Quotas:
-    """All meters of a node. ``setting`` gives the broker's settings by name."""
+    """All meters of a node. ``setting`` returns a setting of the broker by name."""
 
     def __init__(self, setting: Callable[[str], Any]) -> None:
         self._setting = setting
@@ -91,7 +91,7 @@ class Quotas:
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
 
     def learn(self, image: Image) -> None:
-        """Take over the quotas of an image."""
+        """Use the quotas of an image from now on."""
         bounds: dict[str, dict[QuotaEntity, float]] = {}
         for entity, quotas in image.client_quotas.items():
             for key, bound in quotas.items():
@@ -111,7 +111,7 @@ class Quotas:
             log.info("quotas: %d entities have quotas now", len(after.client_quotas))
 
     def use(self, key: str, user: str, client_id: str, amount: float, now_ms: int) -> int:
-        """Count what a client used; for how many milliseconds it is to use nothing."""
+        """Count what a client used. Return for how many milliseconds it is throttled."""
         meter = self._meter(key, user, client_id)
         if meter is None:
             return 0
@@ -120,7 +120,7 @@ class Quotas:
         return throttle_ms(rate, meter.bound, window_ms)
 
     def use_time(self, user: str, client_id: str, elapsed_ns: int, now_ms: int) -> int:
-        """Count the time that a request took; never more than one window to wait at once."""
+        """Count the time that a request took. Return the throttle time, at most one window."""
         used = elapsed_ns * _PERCENT_OF_NS
         return min(
             self.use(REQUEST_PERCENTAGE, user, client_id, used, now_ms),
@@ -128,10 +128,10 @@ class Quotas:
         )
 
     def use_if_within(self, key: str, user: str, client_id: str, amount: float, now_ms: int) -> int:
-        """``use`` for what is not done when it is too much: then it is not counted.
+        """As ``use``, for work that is refused if it is over the quota, and not counted then.
 
-        One who used nothing lately gets what it asks for, however much: a batch that is larger than a whole
-        window's quota could never be read otherwise.
+        A client that used nothing lately is never refused: a batch that is larger than a whole window's quota
+        could never be read otherwise.
         """
         meter = self._meter(key, user, client_id)
         if meter is None:
@@ -145,7 +145,7 @@ class Quotas:
         return wait_ms
 
     def most_at_once(self, key: str, user: str, client_id: str) -> float:
-        """More than this is too much even for a client that used nothing before."""
+        """Return the most that a client may use at once, even if it used nothing before."""
         meter = self._meter(key, user, client_id)
         if meter is None:
             return float("inf")
@@ -154,7 +154,7 @@ class Quotas:
     def mutations(
         self, user: str, client_id: str, *, strict: bool, now_ms: int
     ) -> MutationBudget | None:
-        """What a request of this client may change; None: as much as it likes."""
+        """Return the quota of a request of this client; None if it has none."""
         found = self._bound(CONTROLLER_MUTATION_RATE, user, client_id)
         if found is None:
             return None
@@ -171,7 +171,7 @@ class Quotas:
         return MutationBudget(bucket, strict=strict, now_ms=now_ms)
 
     def connect(self, address: str, now_ms: int) -> int:
-        """Count a new connection; for how long its address is to wait, if it is one too many."""
+        """Count a new connection. Return for how long it is held, if its address has opened too many."""
         bounds = self._bounds.get(CONNECTION_CREATION_RATE, {})
         bound = bounds.get(((IP, address),), bounds.get(((IP, None),)))
         if bound is None:
@@ -205,7 +205,7 @@ class Quotas:
         return meter
 
     def _bound(self, key: str, user: str, client_id: str) -> tuple[float, tuple[str, str]] | None:
-        """The quota that counts, and who shares its meter."""
+        """Return the quota that counts for a client, and the key of its meter."""
         bounds = self._bounds.get(key)
         if not bounds:
             return None

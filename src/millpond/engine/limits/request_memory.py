@@ -1,4 +1,4 @@
-"""One bound over the memory of what clients have sent and have no answer to, on all connections together.
+"""One bound over the memory of requests that are not answered yet, on all connections together.
 
 A connection asks before it takes memory for what it reads next. If that does not fit, the connection is not
 read from until others have let memory go. Four rules keep the node in service at the bound:
@@ -26,12 +26,12 @@ class Holder(Protocol):
 
     @property
     def progress_bytes(self) -> int | None:
-        """How much has come of what has begun and is not whole; None if nothing has begun."""
+        """How many bytes of an incomplete message have arrived; None if no message has begun."""
         ...
 
     @property
     def missing_bytes(self) -> int:
-        """How much more it must hold until what has begun is whole."""
+        """How many bytes are missing until the message that has begun is complete."""
         ...
 
     @property
@@ -43,7 +43,7 @@ class Holder(Protocol):
         ...
 
     def go_on(self) -> None:
-        """The memory that was asked for is set aside: read on."""
+        """Read on: the memory is reserved."""
         ...
 
     def give_up(self, reason: str) -> None:
@@ -52,7 +52,7 @@ class Holder(Protocol):
 
 
 class _Mark:
-    """How far a connection was when it was last seen to have come further."""
+    """How far a connection was at its last progress."""
 
     __slots__ = ("at_ms", "progress_bytes")
 
@@ -62,23 +62,23 @@ class _Mark:
 
 
 class RequestMemory:
-    """How much is held, by which connection, and which ones wait."""
+    """How much each connection holds, and which connections wait."""
 
     def __init__(self, bytes_max: int) -> None:
         assert bytes_max > 0
         self._bytes_max = bytes_max
         self._held: dict[Holder, int] = {}
-        # Those that wait, in their order, and what they want to hold in all.
+        # The connections that wait, in order, and how much each wants to hold in all.
         self._wanted: dict[Holder, int] = {}
-        # The one that may go beyond the bound: what it has taken by that right and not let go since, and what
+        # The connection that may exceed the bound: what it has taken beyond it and not released, and what
         # it may still take.
         self._first: Holder | None = None
         self._first_debt = self._first_left = 0
         self._marks: dict[Holder, _Mark] = {}
         self.total = 0
-        # Whether only little can be had without waiting.
+        # Whether only small amounts are given without waiting.
         self.is_full = False
-        # What connections that have ended held, since this was last set to 0.
+        # What closed connections held, since this was last set to 0.
         self.abandoned_bytes = 0
 
     @property
@@ -115,7 +115,7 @@ class RequestMemory:
         return False
 
     def forget(self, holder: Holder) -> None:
-        """A connection is gone, and what it held with it."""
+        """Release what a closed connection held."""
         self.abandoned_bytes += self._held.get(holder, 0)
         self._set(holder, 0)
         self._wanted.pop(holder, None)
@@ -124,7 +124,7 @@ class RequestMemory:
         self._serve()
 
     def look(self, now_ms: int) -> None:
-        """While connections wait, those that hold much must get on with what they have begun."""
+        """While connections wait, close those that hold much and make no progress."""
         if not self._wanted:
             self._marks.clear()
             return
@@ -157,7 +157,7 @@ class RequestMemory:
         return (is_next and self._fits(more, is_huge=is_huge)) or self._goes_beyond(holder, more)
 
     def _is_next(self, holder: Holder, *, is_huge: bool) -> bool:
-        """Whether no other that waits comes before it."""
+        """Whether no other waiting connection comes before it."""
         for other, wanted in self._wanted.items():
             if other is holder:
                 break
@@ -172,7 +172,7 @@ class RequestMemory:
         return self.total - beyond + more <= self._bytes_max
 
     def _goes_beyond(self, holder: Holder, more: int) -> bool:
-        """Whether it is the one that may; it becomes so if there is none and it has something to finish."""
+        """Whether a connection may exceed the bound; it may if none does and its message is incomplete."""
         if self._first is None and holder.progress_bytes is not None:
             self._first, self._first_debt = holder, 0
             self._first_left = holder.missing_bytes + limits.REQUEST_LITTLE_BYTES
@@ -192,9 +192,9 @@ class RequestMemory:
             self._marks.pop(holder, None)
 
     def _serve(self, asking: Holder | None = None) -> None:
-        """Give memory to those that wait, in their order, as far as it goes.
+        """Give memory to waiting connections, in order, as far as it goes.
 
-        The one that is asking now learns of it by the answer.
+        The connection that is asking now learns of it by the return value.
         """
         is_over = {True: False, False: False}
         for holder, wanted in tuple(self._wanted.items()):
@@ -204,7 +204,7 @@ class RequestMemory:
             is_huge = _is_huge(wanted)
             is_over[is_huge] = is_over[is_huge] or not self._fits(more, is_huge=is_huge)
             if is_over[is_huge] and not self._goes_beyond(holder, more):
-                continue  # one behind it may want less, or have something to finish
+                continue  # a later one may want less, or have an incomplete message
             del self._wanted[holder]
             self._set(holder, wanted)
             if holder is not asking:
@@ -212,7 +212,7 @@ class RequestMemory:
 
 
 class Gathered:
-    """What one connection gathers piece by piece: memory is asked for in steps."""
+    """The memory of a message that one connection receives piece by piece, reserved in steps."""
 
     __slots__ = ("_given", "_held", "_holder", "_memory", "is_short")
 
@@ -224,7 +224,7 @@ class Gathered:
         self.is_short = False
 
     def note(self, held: int, missing: int) -> None:
-        """So much is held, and so much is still to come of it."""
+        """Hold so many bytes of a message of which so many are missing."""
         if held <= limits.REQUEST_LITTLE_BYTES:
             self.let_go()
             return
@@ -236,14 +236,14 @@ class Gathered:
         self._held = held
 
     def let_go(self) -> None:
-        """Nothing is held any more."""
+        """Release everything."""
         if self._given:
             self._memory.ask(self._holder, 0, 0)
             self._held = self._given = 0
         self.is_short = False
 
     def forget(self) -> None:
-        """The connection has ended, and what it held is abandoned."""
+        """Release everything of a closed connection."""
         if self._given:
             self._memory.forget(self._holder)
             self._held = self._given = 0
@@ -259,5 +259,5 @@ def _is_huge(wanted: int) -> bool:
 
 
 def request_bytes_max(setting: int, total_bytes: int) -> int:
-    """The bound by ``queued.max.request.bytes`` on a machine, or in a container, with so much memory."""
+    """Return the bound by ``queued.max.request.bytes`` on a machine or container with so much memory."""
     return setting if setting > 0 else max(1, total_bytes // limits.REQUEST_MEMORY_PART)

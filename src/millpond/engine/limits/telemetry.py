@@ -1,9 +1,9 @@
-"""Metrics that clients push (KIP-714): who is asked for what, and how much came.
+"""Metrics that clients push (KIP-714): subscriptions of clients, and how much they pushed.
 
 A client asks for its subscription, then pushes at the interval that it was told. What is asked for depends on
 the subscriptions that were configured; without any, a client that asks all the same is asked for nothing.
-What is pushed is unpacked, so that nonsense is refused, and counted; nothing reads it yet. Time is an
-argument.
+Pushed metrics are decompressed, so that malformed ones are refused, and counted; nothing reads them yet. Time
+is an argument.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,16 +30,16 @@ from millpond.record.compression import Compression, decompress
 # Which codecs a client may use, best first.
 ACCEPTED_CODECS = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 
-# A client that has not been heard of for this long, or for three intervals, is forgotten.
+# A client that is silent for this long, or for three intervals, is forgotten.
 _FORGET_MS = 60_000
 _FORGET_INTERVALS = 3
 
-# Ids that Kafka keeps for itself.
+# Ids that Kafka reserves.
 _RESERVED_IDS = range(3)
 
 
 class ClientInstance:
-    """One client: what it was asked for, and when it last spoke."""
+    """One client: its subscription, and the time of its last request."""
 
     __slots__ = (
         "asked_ms",
@@ -59,14 +59,20 @@ class ClientInstance:
         self.is_leaving = False
 
     def may_ask(self, now_ms: int) -> bool:
-        """Whether an interval has gone by since anything came; notes that it asked."""
+        """Note a request for the subscription.
+
+        Return whether the interval has passed since the last request.
+        """
         if now_ms - max(self.asked_ms, self.pushed_ms) < self.subscription.interval_ms:
             return False
         self.asked_ms = now_ms
         return True
 
     def may_push(self, now_ms: int) -> bool:
-        """Whether it has just asked, or an interval has gone by since its last push; notes the push."""
+        """Note a push.
+
+        Return whether it follows a request for the subscription, or the interval has passed.
+        """
         if (
             self.asked_ms <= self.pushed_ms
             and now_ms - self.pushed_ms < self.subscription.interval_ms
@@ -77,14 +83,14 @@ class ClientInstance:
 
 
 class Telemetry:
-    """All clients that push, or might."""
+    """All clients that push metrics or may."""
 
     def __init__(self, image: Callable[[], Image], *, bytes_max: Callable[[], int]) -> None:
         self._image = image
         self.bytes_max = bytes_max
         self._configs: Mapping[tuple[int, str], Mapping[str, str]] | None = None
         self._subscriptions: tuple[Mapping[str, str], ...] = ()
-        # In the order of who was heard of last.
+        # In order of the last request.
         self._clients: dict[UUID, ClientInstance] = {}
         self.pushes = 0
         self.pushed_bytes = 0
@@ -92,13 +98,13 @@ class Telemetry:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether anybody subscribed to anything."""
+        """Whether any subscription is configured."""
         return bool(self._current())
 
     def subscribe(
         self, client_id: UUID, words: Mapping[str, str], *, now_ms: int
     ) -> ClientInstance:
-        """What a client is asked for. Raises ``ThrottlingQuotaExceeded`` when it asks too often."""
+        """Return a client's subscription. Raises ``ThrottlingQuotaExceeded`` when it asks too often."""
         client = self._client(client_id, words, now_ms)
         if not client.may_ask(now_ms):
             raise ThrottlingQuotaExceeded("the client asks before its next push is due")
@@ -115,7 +121,7 @@ class Telemetry:
         metrics: bytes | memoryview,
         now_ms: int,
     ) -> None:
-        """Take a client's metrics and measure them at once. Raises what is wrong with them."""
+        """Take and count a client's metrics. Raises what is wrong with them."""
         self.admit(
             client_id,
             words,
@@ -142,7 +148,7 @@ class Telemetry:
         metrics: bytes | memoryview,
         now_ms: int,
     ) -> None:
-        """Whether a client may push now. Raises why not. What it pushed must be counted then."""
+        """Raises why a client may not push now. The caller counts what it pushed."""
         if client_id.int in _RESERVED_IDS:
             raise InvalidRequest(f"{client_id} is no client's id")
         client = self._client(client_id, words, now_ms)
@@ -155,7 +161,7 @@ class Telemetry:
             client.is_leaving = terminating
 
     def count(self, size: int) -> None:
-        """Count what was pushed by its unpacked size; 0 for nothing."""
+        """Count pushed metrics by their decompressed size; 0 for nothing."""
         if size:
             self.pushes += 1
             self.pushed_bytes += size
@@ -214,14 +220,14 @@ class Telemetry:
                 if kind == RESOURCE_CLIENT_METRICS
             )
             if now != self._subscriptions:
-                # Everybody is told anew, whatever was told before.
+                # All clients get their subscription again.
                 self._subscriptions = now
                 self._clients.clear()
         return self._subscriptions
 
 
 def unpacked_size(codec: int, metrics: bytes | memoryview) -> int:
-    """How large pushed metrics are, unpacked. Takes some ten milliseconds where they are large."""
+    """Return the decompressed size of pushed metrics. Takes some ten milliseconds for large ones."""
     if codec == Compression.NONE or not len(metrics):
         return len(metrics)
     try:
@@ -231,7 +237,7 @@ def unpacked_size(codec: int, metrics: bytes | memoryview) -> int:
 
 
 def _subscription_id(subscription: Subscription, client_id: UUID) -> int:
-    """Another number for another subscription, so that a client notices the change."""
+    """Return an id that differs for each subscription, so that a client notices a change."""
     words = f"{','.join(subscription.metrics)}/{subscription.interval_ms}".encode()
     number = crc32c.crc32c(words) ^ (client_id.int & 0xFFFF_FFFF)
     return number - (1 << 32) if number >= 1 << 31 else number

@@ -69,7 +69,7 @@ class Lifecycle:
             raise
 
     def _read_metadata(self, now_ms: int) -> None:
-        """Before the other logs are opened: how they are recovered depends on their settings."""
+        """Load the metadata before the other logs are opened, whose recovery depends on their settings."""
         quorum = self._open_metadata(now_ms)
         self._services.metadata.open(quorum)
         quorum.on_leadership(self._on_leadership)
@@ -99,14 +99,14 @@ class Lifecycle:
         )
 
     def _on_leadership(self, is_active: bool, _epoch: LeaderEpoch) -> None:
-        """The first leader of a new cluster says which formats hold."""
+        """Write the levels of a new cluster, as its first leader."""
         quorum = self._services.metadata.quorum
         if is_active and not quorum.is_alone and not quorum.image.features:
             levels = first_levels(quorum.image, fresh=True)
             self._services.runtime.tasks.spawn(quorum.propose(levels), name="first facts")
 
     async def _start_opened(self) -> None:
-        """The rest of the start, once the log directories are open and locked."""
+        """Do the rest of the start, once the log directories are open and locked."""
         services = self._services
         quorum = services.metadata.quorum
         meta = services.log_dirs.metadata.meta
@@ -137,7 +137,7 @@ class Lifecycle:
         what = f"{METADATA_KEY} is missing or empty, and there are {len(found)} partitions ({found[0]}, …)"
         if not quorum.is_alone:
             log.error(
-                "metadata: %s: this node votes for nobody until it has got the metadata from a voter that "
+                "metadata: %s: this node votes for no candidate until it has the metadata from a voter that "
                 "has them. If no voter has them any more, restore the directory on one from a copy; to begin "
                 "a new cluster without what is there, move the partitions' directories away",
                 what,
@@ -154,7 +154,7 @@ class Lifecycle:
     # --- joining -----------------------------------------------------------------------------------
 
     async def join(self) -> None:
-        """Wait until this node knows what the cluster has agreed on, then begin to serve."""
+        """Wait until this node has applied the committed metadata, then begin to serve."""
         services = self._services
         quorum = services.metadata.quorum
         await quorum.caught_up()
@@ -200,7 +200,7 @@ class Lifecycle:
         self._services.metadata.tell(before, after)
 
     async def advertise(self, end_points: Iterable[BrokerEndpoint]) -> None:
-        """Say where clients reach this node; join the cluster before that."""
+        """Join the cluster, then publish the addresses of this node."""
         services = self._services
         points = {point.name: point for point in end_points}
         services.membership.reachable_at(tuple(points.values()))
@@ -245,7 +245,7 @@ class Lifecycle:
 
 
 def _check_levels(image: Image) -> None:
-    """Raises ``UnsupportedVersion`` if a newer version of this program has made the metadata its own."""
+    """Raises ``UnsupportedVersion`` if the metadata need a newer version of this program."""
     reason = beyond(image)
     if reason is not None:
         raise UnsupportedVersion(reason)

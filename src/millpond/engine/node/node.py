@@ -42,8 +42,8 @@ class Node(NodeServices):
         threads: Threads | None = None,
         boot_id: str | None = None,
     ) -> None:
-        """``boot_id`` names the time for which the machine has been up, if it can tell: what was written
-        since is still there, whatever became of the process that wrote it. See ``NodeServices`` for the rest.
+        """``boot_id`` identifies the boot of the machine, if it can tell: what was written since the boot
+        is still there, even if the process that wrote it was killed. See ``NodeServices`` for the rest.
         """
         super().__init__(
             log_dirs=log_dirs,
@@ -69,14 +69,14 @@ class Node(NodeServices):
         await self._lifecycle.start(progress)
 
     async def join(self) -> None:
-        """Wait until this node knows what the cluster has agreed on, then begin to serve.
+        """Wait until this node has applied the committed metadata, then begin to serve.
 
         A node among others can do this only when they can reach it, so ``start`` leaves it to the caller.
         """
         await self._lifecycle.join()
 
     async def advertise(self, end_points: Iterable[BrokerEndpoint]) -> None:
-        """Say where clients reach this node, once the listeners are open; join the cluster before that.
+        """Join the cluster and publish the addresses of this node, once its listeners are open.
 
         A node that is alone is known when this returns; one among others registers in the background:
         ``membership.joined`` tells when the cluster counts on it.

@@ -162,7 +162,7 @@ class NodeServices:
                 cluster_id=lambda: info.cluster_id,
                 own_incarnation=lambda: info.incarnation_id,
                 make_topics=self.topic_admin.create_topics,
-                desk=self.peer_handlers,
+                handlers=self.peer_handlers,
                 tasks=runtime.tasks,
                 clock=runtime.clock,
                 stalls=runtime.stalls,

@@ -1,8 +1,8 @@
 """DeleteRecords among several replicas: it is done when every replica that is up has moved its log's start.
 
 A follower hears of its leader's start with an answer and says its own with the next fetch. The lowest start
-of the leader and of all followers on nodes that are up is the *low watermark*: whoever of them leads next,
-nothing below it comes back. Nodes that are down do not count; they move their start when they follow again.
+of the leader and of all followers on nodes that are up is the *low watermark*: no record below it comes back,
+whichever of them leads next. Nodes that are down do not count; they move their start when they follow again.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ _Wait = tuple[Offset, "asyncio.Future[None]"]
 
 
 class Deletions:
-    """Who waits for replicas to give up their oldest records."""
+    """Requests that wait until replicas have moved their log starts."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Deletions:
         self._waits: dict[Partition, list[_Wait]] = {}
 
     def low_watermark(self, partition: Partition) -> Offset:
-        """Below this offset no replica that is up has anything. -1 where one has not said yet."""
+        """Return the offset below which no replica that is up has records; -1 while one is unknown."""
         own = partition.log.start_offset
         if partition.leadership is None:
             return own
@@ -37,7 +37,7 @@ class Deletions:
         )
 
     def begin(self, partition: Partition) -> None:
-        """The leader's start has moved: followers that wait for news are told."""
+        """Wake waiting followers: the leader's start has moved."""
         for watcher in tuple(partition.end_watchers):
             watcher.on_committed()
 
@@ -66,7 +66,7 @@ class Deletions:
         return self.low_watermark(partition)
 
     def look(self, partition: Partition) -> None:
-        """A follower has said how far it is, or the partition has changed hands."""
+        """Check the waiting requests after a follower's fetch or a change of the leader."""
         waits = self._waits.get(partition)
         if not waits:
             return
@@ -80,6 +80,6 @@ class Deletions:
                 future.set_result(None)
 
     def look_at_all(self) -> None:
-        """Nodes may have come or gone."""
+        """Check the waiting requests after a change of the nodes."""
         for partition in tuple(self._waits):
             self.look(partition)

@@ -33,12 +33,12 @@ log = logging.getLogger(__name__)
 
 _PAUSE_MS_MIN = 100
 _PAUSE_MS_MAX = 10_000
-# Replicas looked at before others get their turn; a millisecond or two.
+# Replicas that are checked before other tasks get their turn: a millisecond or two.
 _LOOKED_AT_A_TURN = 500
 
 
 class DirectoryAssignments:
-    """One for each node."""
+    """The directory assignments of one node."""
 
     def __init__(
         self,
@@ -59,14 +59,14 @@ class DirectoryAssignments:
         self._membership = membership
         self._controller_link = controller_link
         self._has_several = len(self._log_dirs.dirs) > 1
-        # Replicas that may have to be told of.
+        # Replicas whose directory the controller may not know.
         self._noted: dict[TopicPartition, None] = {}
         self._told_as = -1  # the epoch under which all were looked at
         self._pause = Backoff(_PAUSE_MS_MIN)
         self._task: asyncio.Task[None] | None = None
 
     def note(self, key: TopicPartition) -> None:
-        """A replica was opened, moved, or could not be opened."""
+        """Note a replica that was opened or moved, or could not be opened."""
         if self._has_several or self._place_of(key) is not None:
             self._noted[key] = None
             self._begin()
@@ -135,7 +135,7 @@ class DirectoryAssignments:
                 self._noted.pop(key, None)
 
     async def _places(self) -> dict[TopicPartition, ReplicaPlace]:
-        """What is to be told next, as much as goes into one request."""
+        """Return the assignments of the next request."""
         places: dict[TopicPartition, ReplicaPlace] = {}
         for number, key in enumerate(tuple(self._noted), start=1):
             place = self._place_of(key)
@@ -150,7 +150,7 @@ class DirectoryAssignments:
         return places
 
     def _place_of(self, key: TopicPartition) -> ReplicaPlace | None:
-        """Where a replica lies, if the metadata do not know that."""
+        """Return the directory of a replica if the metadata have another one."""
         node = self._info.node_id
         topic = self._metadata.image.topics.get(key.topic)
         broker = self._metadata.image.brokers.get(node)

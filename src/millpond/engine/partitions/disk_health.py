@@ -2,8 +2,8 @@
 
 A write or a sync that fails takes its log directory offline at once. The log that met it refuses everything
 until it has been restored (``log/restore.py``), so no batch is appended behind one that is missing. The node
-tells the controller with its next heartbeat, which goes out at once: others lead what lay in that directory,
-and nobody waits for its followers. Other directories serve on.
+tells the controller with its next heartbeat, which it sends at once: other nodes lead the partitions of that
+directory, and their leaders do not wait for its followers. Other directories serve on.
 
 The node as a whole is offline, and asks to be fenced, when none of its directories takes writes, or when the
 one with the metadata log does not. As a voter it does not stand for election then and lets another lead; if
@@ -34,9 +34,9 @@ from millpond.engine.cluster.metadata_view import MetadataView
 from millpond.engine.cluster.node_info import NodeInfo
 from millpond.engine.partitions.topic_table import TopicTable
 from millpond.engine.quorum.metadata_log import METADATA_KEY
-from millpond.engine.quorum.quorum_driver import Waiting
 from millpond.engine.runtime.flusher import Flusher
 from millpond.engine.runtime.runtime import Runtime
+from millpond.engine.runtime.waiting import Waiting
 from millpond.engine.runtime.worker import Worker
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskParts:
-    """What looking after the disks needs of the node."""
+    """The services of the node that the health of disks uses."""
 
     info: NodeInfo
     runtime: Runtime
@@ -66,7 +66,7 @@ class DiskParts:
 
 
 class DiskHealth:
-    """One for each node; told by the log directories and by the quorum."""
+    """The health of the disks of one node."""
 
     def __init__(self, parts: DiskParts) -> None:
         self._parts = parts
@@ -145,11 +145,11 @@ class DiskHealth:
         await self._parts.metadata.quorum.caught_up()
 
     def on_metadata_failure(self, reason: str) -> None:
-        """A write of the quorum has failed."""
+        """Take the metadata directory offline: a write of the quorum has failed."""
         self._watched[self._log_dirs.metadata].on_failure(reason)
 
     def on_returned(self) -> None:
-        """A directory takes writes again."""
+        """Note a directory that takes writes again."""
         self._known = None
         self._online.wake()
 
@@ -159,13 +159,13 @@ class DiskHealth:
             one.start()
 
     def stop(self) -> None:
-        """The node stops: end the threads."""
+        """End the threads: the node stops."""
         for one in self._watched.values():
             one.stop()
 
 
 class DirectoryHealth:
-    """One directory."""
+    """The health of one directory."""
 
     def __init__(self, parts: DiskParts, log_dir: LogDir, health: DiskHealth) -> None:
         self._parts = parts
@@ -186,7 +186,7 @@ class DirectoryHealth:
     # --- failing -----------------------------------------------------------------------------------
 
     def on_failure(self, reason: str) -> None:
-        """A write or a sync has failed."""
+        """Take the directory offline: a write or a sync has failed."""
         if not self._dir.state.on_failure(reason, self._parts.runtime.clock.monotonic_ms()):
             return
         # Before the node is up a failing directory may end the start, and then nothing is tried again.
@@ -198,7 +198,7 @@ class DirectoryHealth:
         self._parts.membership.hurry()
 
     def on_unreadable(self, reason: str) -> None:
-        """A read has failed: that may be one bad place, or the whole disk. A try tells."""
+        """Test the disk after a failed read: it may be one bad sector or the whole disk."""
         if self._dir.state.is_offline or self._is_probing:
             return
         self._is_probing = True
@@ -291,6 +291,6 @@ class DirectoryHealth:
         await self._worker.run(job)
 
     def stop(self) -> None:
-        """The node stops: end the thread."""
+        """End the thread: the node stops."""
         if self._worker is not None:
             self._worker.stop()

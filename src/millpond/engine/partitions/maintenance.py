@@ -1,5 +1,4 @@
-"""What the broker does when nobody asks: retention, rolling, flushing by age, compaction,
-checkpoints, purging.
+"""The periodic work of a broker: retention, rolling, flushing by age, compaction, checkpoints, purging.
 
 Two tasks wake once a second and run the duties that are due by the (injected) clock: one compacts, which
 may take hours, the other does the rest meanwhile. A duty that walks over all partitions lets the loop
@@ -27,10 +26,10 @@ log = logging.getLogger(__name__)
 
 TICK_MS = 1000
 
-# Partitions handled before others get their turn; about a millisecond of work.
+# Partitions that are handled before other tasks get their turn: about a millisecond.
 _PARTITIONS_A_TURN = 32
 
-# How often logs are looked at for segments that are due by time, and for data that is due to be flushed.
+# The intervals of checking for segments that are due by time, and for data that is due to be flushed.
 _ROLL_CHECK_MS = 10_000
 
 
@@ -39,7 +38,7 @@ _NEVER_MS = 100 * 365 * 24 * 60 * 60 * 1000
 
 
 class Duty:
-    """Something to do every so often."""
+    """Work that is due at an interval."""
 
     __slots__ = ("due_ms", "every_ms", "name", "run")
 
@@ -95,7 +94,7 @@ class Maintenance:
         self._unflushed_since: dict[Partition, int] = {}
 
     async def run(self) -> None:
-        """The tasks: until cancelled."""
+        """Run until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._repeat(self._duties), name="duties")
@@ -152,7 +151,7 @@ class Maintenance:
                 del self._unflushed_since[partition]
 
     def _flush_one(self, partition: Partition, age_ms: int) -> bool:
-        """Flush if it is time; whether to look again though nothing is written."""
+        """Flush if it is due. Return whether to check again although nothing was written."""
         log_ = partition.log
         config = log_.config
         unflushed = log_.end_offset - log_.recovery_point
@@ -179,7 +178,7 @@ class Maintenance:
                 try:
                     await self._compact_one(partition)
                 except MillpondError as error:
-                    # One log whose disk fails is no reason for others to grow.
+                    # A log whose disk fails must not keep others from compaction.
                     log.error(
                         "partition=%s-%d: compaction failed (%s); trying again later",
                         partition.topic,

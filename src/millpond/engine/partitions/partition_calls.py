@@ -1,4 +1,4 @@
-"""What this node itself wants of a partition's leader, wherever that is: a position, or to write a batch."""
+"""Calls of this node to the leader of a partition, local or remote: find a position, append a batch."""
 
 import asyncio
 from typing import TypeVar
@@ -29,7 +29,7 @@ _PASSING = (NotLeader, PeerUnreachable, RequestTimedOut)
 
 
 class PartitionCalls:
-    """The way to leaders of partitions, and what this node answers as one."""
+    """Calls leaders of partitions, and answers other nodes as a leader."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class PartitionCalls:
         self._peer_handlers.serve(AppendBatch, self.on_append)
 
     async def find(self, partition: TopicPartition, place: int) -> Offset:
-        """Where a place is. Raises what the leader refuses with."""
+        """Return the offset of a place (``LATEST``, ``EARLIEST``). Raises the leader's error."""
         question = FindOffset(partition=partition, place=place)
         return await self._ask(partition, question, timeout_ms=_ASK_TIMEOUT_MS)
 
@@ -96,7 +96,7 @@ class PartitionCalls:
     # --- as a leader -------------------------------------------------------------------------------
 
     async def on_find(self, question: FindOffset) -> Offset:
-        """Where a place is in a partition that this node leads."""
+        """Return the offset of a place in a partition that this node leads."""
         partition = self._partitions.partition(*question.partition)
         return self._partitions.find_offset(partition, question.place).offset
 

@@ -1,4 +1,4 @@
-"""The partitions of this node for all that write to them, read them or watch who leads them.
+"""The partitions of this node: writes, reads, and observers of their leadership.
 
 Front-ends, coordinators, share groups and queues use this service; what stands behind it (the table of
 topics, the publisher, the read path) is the business of this package. Plain methods are complete when they
@@ -128,7 +128,7 @@ class Partitions:
         transactional_id: str | None = None,
         validated: Validated | None = None,
     ) -> Appended:
-        """``append`` for a partition in hand. A transactional batch needs its ``transactional_id``.
+        """As ``append``, for a given partition. A transactional batch needs its ``transactional_id``.
 
         Raises ``LongValidation`` for a batch that must be checked on a thread: give it to
         ``append_in_thread``. ``validated`` is the outcome of the check.
@@ -156,7 +156,7 @@ class Partitions:
         producer: ProducerAbilities = ALL_ABILITIES,
         transactional_id: str | None = None,
     ) -> Appended:
-        """``append_to`` for a batch that it refused with ``LongValidation``, after a check on a thread.
+        """As ``append_to``, for a batch that needs a check on a thread (``LongValidation``).
 
         ``find`` is what found the partition. It is called again after the check, because meanwhile another
         node may lead the partition, or its topic may be gone. Raises what ``find`` does, and ``NotLeader`` if
@@ -191,7 +191,10 @@ class Partitions:
         self._publisher.send_away(self._cut_off)
 
     def deleting_records(self) -> AbstractContextManager[None]:
-        """For many ``delete_records`` in a row: what they did is written down once, at the end."""
+        """Within the block ``delete_records`` does not write checkpoints.
+
+        They are written once at its end.
+        """
         return self._log_dirs.saving_together()
 
     def delete_records(self, topic: str, partition: int, before: Offset) -> Offset:

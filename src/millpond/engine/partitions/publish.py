@@ -1,4 +1,4 @@
-"""Writing: check what a client sent, append it, say when it may be acknowledged.
+"""Writes: checks batches of clients, appends them, and says when they may be acknowledged.
 
 Synchronous to the end, but for batches whose records take long to check: those are refused with
 ``LongValidation``, checked beside the loop and appended then. On a node that is the only replica an append is
@@ -39,7 +39,7 @@ from millpond.replication.partition import Partition
 
 log = logging.getLogger(__name__)
 
-# Producers try again many times a second; the log says so often that the disk refuses them.
+# Producers retry many times a second; refusals by the disk are logged at this interval.
 _DISK_TOLD_EVERY_MS = 10_000
 
 
@@ -80,11 +80,11 @@ class Publisher:
         self._clock = clock
         self._admit = admit
         self._disk_told_ms: int | None = None
-        # What clients wait for here, and in which partition.
+        # The futures of waiting clients, by partition.
         self._waiting: dict[asyncio.Future[None], Partition] = {}
 
     def send_away(self, reason: Callable[[Partition], MillpondError]) -> None:
-        """Clients that wait are told this instead of waiting on: what they wrote may be lost or not."""
+        """Fail the appends that clients wait for: their records may be lost or not."""
         for future, partition in tuple(self._waiting.items()):
             if not future.done():
                 future.set_exception(reason(partition))

@@ -99,7 +99,7 @@ def read_behind(
     committed: bool,
     at_least_one: bool,
 ) -> PartitionRead:
-    """For a reader that met records which nobody can give back: what the topic's settings say it gets.
+    """Return what a reader gets instead of lost records, by the topic's settings.
 
     Raises ``RecordsLost`` if that is an error, or if it is not known where sound records begin again.
     """

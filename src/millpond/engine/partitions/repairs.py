@@ -1,12 +1,12 @@
-"""Damage is repaired from other replicas, by itself.
+"""Repairs damaged records from other replicas, without an operator.
 
-Whoever meets bytes that are not what was written (a reader, a follower's fetch, the look after a crash) notes
-the damage, and from then on nobody is given them. Here the damaged ranges are asked for at other replicas,
-those in sync first, and the segment is written anew with what they have (``log/repair.py``). Only what is
-committed is asked for, and only what was written in the same epoch is taken, so it does not matter whom.
+A read that meets damaged bytes (of a consumer, of a follower's fetch, of the recovery after a crash) notes
+the damage, and from then on the bytes are not served. The damaged ranges are fetched from other replicas,
+those in sync first, and the segment is rewritten with them (``log/repair.py``). Only committed records are
+asked for, and only records of the same epoch are taken, so any replica will do.
 
-What nobody can be asked for now is tried again, later each time. What all others have answered that they do
-not have either is lost: ``may_come_back`` says no, and whoever has waited goes on without it.
+Ranges for which no replica can be reached now are tried again, later each time. Ranges that no other replica
+has are lost: ``may_come_back`` returns false, and readers that waited go on without them.
 """
 
 import asyncio
@@ -45,10 +45,10 @@ TICK_MS = 200
 _PAUSE_MS_MIN = 1_000
 _PAUSE_MS_MAX = 5 * 60_000
 _ASK_TIMEOUT_MS = 10_000
-# Asked for at a time; one batch at least, however large.
+# Bytes of one request; at least one batch, however large.
 _PIECE_BYTES = 1024 * 1024
 
-# So often all others must have said that they do not have records: a disk's trouble may pass.
+# How often all other replicas must answer that they do not have records, because a disk may recover.
 _ASKED_IN_VAIN = 3
 
 # What a replica answers that has been asked and does not have the records either.
@@ -56,7 +56,7 @@ _HAS_NOT = (CorruptBatch, CorruptLog, OffsetOutOfRange, StorageFailure)
 
 
 class _Trouble:
-    """A log that could not be repaired at once, or about which somebody complains without a reason."""
+    """A log that could not be repaired at once, or whose reported damage was not found."""
 
     __slots__ = ("pause", "refused", "times_sound")
 
@@ -75,7 +75,7 @@ class _Trouble:
 
 
 class Repairs:
-    """The damaged logs of one node, and what is done about them."""
+    """Repairs the damaged logs of one node."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Repairs:
         self._peer_handlers.serve(ReadReplica, self.on_read)
 
     async def run(self) -> None:
-        """The task: until cancelled."""
+        """Repair until cancelled."""
         try:
             while True:
                 await asyncio.sleep(TICK_MS / 1000)
@@ -146,7 +146,7 @@ class Repairs:
         )
 
     async def repair(self) -> None:
-        """Repair what can be, one log after the other."""
+        """Repair the damaged logs that can be, one after the other."""
         now_ms = self._runtime.clock.monotonic_ms()
         for key in sorted(self._log_dirs.damaged):
             trouble = self._troubles.get(key)
@@ -160,7 +160,7 @@ class Repairs:
             try:
                 await self._repair_log(key, partition)
             except Exception:  # one log that cannot be repaired must not keep others from it
-                log.exception("partition=%s: the repair failed by mistake", key)
+                log.exception("partition=%s: a defect made the repair fail", key)
                 self._trouble(key).pause.extend(now_ms, _PAUSE_MS_MAX)
 
     # --- one log ---------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class Repairs:
         elif is_better:
             self._forget(key)
         else:
-            # Whoever complained will again: all of it need not be looked at each time.
+            # The reader will report it again: the whole log need not be checked each time.
             self._log_dirs.damaged.discard(key)
             trouble = self._trouble(key)
             trouble.times_sound += 1
@@ -233,7 +233,7 @@ class Repairs:
         try:
             for damage in damages:
                 await self._worker.run(partial(rewrite.begin_range, damage))
-                # What lies below the log's start was given up.
+                # Records below the log's start were deleted.
                 is_wanted = damage.next_offset > plan.start_offset
                 if is_wanted and await self._fill(key, partition, rewrite, damage, silent):
                     await self._worker.run(rewrite.end_range)
@@ -273,7 +273,7 @@ class Repairs:
     def _on_refused(
         self, key: TopicPartition, damage: Damage, answers: Mapping[NodeId, MillpondError]
     ) -> None:
-        """Nobody gave a damaged range."""
+        """Note that no replica gave a damaged range."""
         trouble = self._trouble(key)
         offsets = range(damage.first_offset, damage.next_offset)
         if all(isinstance(answer, _HAS_NOT) for answer in answers.values()):
@@ -328,7 +328,7 @@ class Repairs:
     # --- for others --------------------------------------------------------------------------------
 
     async def on_read(self, question: ReadReplica) -> ByteBuffer:
-        """What is here and committed, for a node whose disk has lost it."""
+        """Return committed records for a node whose disk has lost them."""
         partition = self._partitions.replica(*question.partition)
         read = self._partitions.read_now(
             partition,
@@ -348,6 +348,6 @@ class _Refused(Exception):
 
 
 def _others(partition: Partition) -> list[NodeId]:
-    """Whom to ask: the leader first, then who is in sync, then everybody else."""
+    """Return the replicas to ask: the leader first, then those in sync, then the others."""
     order = [partition.leader, *partition.isr, *partition.replicas]
     return [node for node in dict.fromkeys(order) if node >= 0 and node != partition.node_id]

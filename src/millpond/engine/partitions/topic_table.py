@@ -1,12 +1,11 @@
-"""Topics as this node sees them: which partitions it has a replica of, and keeping directories in step with
-the metadata.
+"""The topics of this node: the partitions that it has a replica of, with directories as the metadata say.
 
-The metadata says what should exist and where; the log directories hold what does. Facts come first and
-directories follow, so a crash in between leaves a topic without directories (made again at the next
-start) or directories of a topic that was removed (deleted at the next start). A directory that no fact
-speaks of is nobody's to delete: it is kept under another name and reported. A directory that cannot be made
-or opened now, because the disk is full or cannot be read, is tried again from time to time; one that is to be
-made also when a client asks for the partition.
+The metadata say which partitions should exist and where; the log directories hold those that do. Metadata
+come first and directories follow, so a crash in between leaves a topic without directories (made again at the
+next start) or directories of a topic that was removed (deleted at the next start). A directory that no record
+names is not deleted: it is kept under another name and reported. A directory that cannot be made or opened
+now, because the disk is full or cannot be read, is tried again from time to time; one that is to be made also
+when a client asks for the partition.
 
 Who leads and who follows is a part of the metadata too: ``on_change`` is told of each replica whose role is
 another one now.
@@ -62,7 +61,7 @@ class Topic:
 
 
 class TopicTable:
-    """Every partition there is, by topic name and by topic id, with the replicas on this node."""
+    """All topics by name and by id, with the replicas on this node."""
 
     def __init__(
         self,
@@ -98,7 +97,10 @@ class TopicTable:
     # --- looking up ---------------------------------------------------------------------------
 
     def partition(self, topic: str, index: int) -> Partition:
-        """A partition that this node leads. Raises ``UnknownTopic``, ``NotLeader``, ``StorageFailure``."""
+        """Return a partition that this node leads.
+
+        Raises ``UnknownTopic``, ``NotLeader``, ``StorageFailure``.
+        """
         found = self._by_name.get(topic)
         if found is None or not 0 <= index < len(found.partitions):
             raise UnknownTopic(f"there is no partition {topic}-{index}")
@@ -110,7 +112,10 @@ class TopicTable:
         return partition
 
     def replica(self, topic: str, index: int) -> Partition:
-        """The replica here, whoever leads. Raises ``UnknownTopic``, ``NotLeader``, ``StorageFailure``."""
+        """Return this node's replica, leading or not.
+
+        Raises ``UnknownTopic``, ``NotLeader``, ``StorageFailure``.
+        """
         found = self._by_name.get(topic)
         if found is None or not 0 <= index < len(found.partitions):
             raise UnknownTopic(f"there is no partition {topic}-{index}")
@@ -134,14 +139,14 @@ class TopicTable:
             )
         unreadable = self._log_dirs.unreadable.get(TopicPartition(topic.name, index))
         if unreadable is not None:
-            # To recover a log takes a while, which is not for each who asks: ``retry_unopened`` does it.
+            # Recovering a log takes a while and is not done for a request: ``retry_unopened`` does it.
             raise StorageFailure(
                 f"partition {topic.name}-{index} could not be opened ({unreadable}); it is tried again"
             )
         return self._retry(topic, index)
 
     def topic_by_id(self, topic_id: UUID) -> Topic:
-        """The topic of this id. Raises ``UnknownTopicId``."""
+        """Return the topic of this id. Raises ``UnknownTopicId``."""
         found = self._by_id.get(topic_id)
         if found is None:
             raise UnknownTopicId(f"no topic has the id {topic_id}")
@@ -162,7 +167,7 @@ class TopicTable:
         return sum(len(topic.partitions) for topic in self._by_name.values())
 
     def config_of(self, topic: str) -> LogConfig:
-        """The settings in force for a topic's logs."""
+        """Return the settings in force for a topic's logs."""
         if topic == METADATA_TOPIC:
             return METADATA_LOG_CONFIG
         if topic not in self.image.topics:
@@ -180,7 +185,7 @@ class TopicTable:
     # --- following the metadata -----------------------------------------------------------------
 
     def learn(self, image: Image) -> None:
-        """What the metadata says, before any log is opened: ``config_of`` can answer from now on."""
+        """Take the metadata before any log is opened, so that ``config_of`` can answer."""
         self.image = image
         self.reload_broker()
 
@@ -237,7 +242,7 @@ class TopicTable:
         )
 
     def on_commit(self, records: Sequence[MetadataRecord], before: Image, after: Image) -> None:
-        """Act on facts that have just become durable."""
+        """Act on records that were just committed."""
         self.image = after
         touched: dict[UUID, dict[int, None]] = {}
         configured: dict[str, None] = {}
@@ -306,7 +311,7 @@ class TopicTable:
                 self._delete(log_dir, key)
 
     def _give_up(self, topic: Topic, partition: Partition) -> None:
-        """Other nodes keep the partition now."""
+        """Delete a replica that is not this node's any more."""
         topic.partitions[partition.index] = None
         partition.retire(partition.not_leader())
         self._on_change(partition, Change.GONE)
@@ -378,7 +383,7 @@ class TopicTable:
         }
 
     def try_again(self) -> None:
-        """Put what could not be opened before into the line again."""
+        """Queue the partitions that could not be opened for another attempt."""
         waiting = set(self._unopened)
         self._unopened.extend(one for one in self._failed if one not in waiting)
 
@@ -399,7 +404,7 @@ class TopicTable:
                     self._on_failed(topic, index, str(error))
                 except (
                     Exception
-                ) as error:  # a mistake with one partition must not keep others closed
+                ) as error:  # a defect with one partition must not keep others closed
                     log.exception("partition=%s-%d: cannot be opened", topic.name, index)
                     self._on_failed(topic, index, repr(error))
             if topic.partitions[index] is not None or not self._is_wanted(topic, index):

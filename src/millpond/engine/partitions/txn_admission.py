@@ -37,7 +37,7 @@ from millpond.txn.records import Place
 
 _ASK_TIMEOUT_MS = 10_000
 
-# What a partition is told when the coordinator cannot be asked; the write is tried again.
+# Errors when the coordinator cannot be reached; the producer retries the write.
 _UNASKED = (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, PeerUnreachable)
 
 
@@ -71,7 +71,7 @@ class Passes:
         self._asked: dict[tuple[Place, int], dict[int, bool]] = {}
 
     def ask(self, write: Write) -> None:
-        """The question is on its way."""
+        """Note a request to the coordinator."""
         epochs = self._asked.setdefault((write.place, write.producer_id), {})
         epochs[write.producer_epoch] = False
 
@@ -82,7 +82,7 @@ class Passes:
             epochs[write.producer_epoch] = True
 
     def take(self, write: Write) -> bool:
-        """Use the pass; was there one?"""
+        """Use up a pass. Return whether there was one."""
         key = write.place, write.producer_id
         epochs = self._asked.get(key, {})
         granted = epochs.pop(write.producer_epoch, False)
@@ -91,7 +91,7 @@ class Passes:
         return granted
 
     def revoke(self, place: Place, producer_id: int) -> None:
-        """The transaction has ended here."""
+        """Revoke the passes of a transaction that has ended here."""
         self._asked.pop((place, producer_id), None)
 
 
@@ -151,7 +151,7 @@ class Admission:
         return refused
 
     def close(self) -> None:
-        """The writes are made, or will not be."""
+        """Drop unused passes: the writes are made, or will not be."""
         for write in self._writes:
             self._passes.take(write)
 
@@ -167,7 +167,7 @@ class Admission:
 
 
 def without_pass(write: Write) -> MillpondError:
-    """Why a write is refused that nobody asked for, or whose transaction has just ended. Tried again."""
+    """Return the retriable error for a write without admission, or whose transaction has just ended."""
     return NotEnoughReplicas(
         f"producer {write.producer_id} epoch {write.producer_epoch}: partition {write.place[0]}-"
         f"{write.place[1]} is not known to be part of its transaction now; try again"
@@ -199,7 +199,7 @@ def refusal_of_commit(error: MillpondError, producer: ProducerAbilities) -> Mill
         case TransactionAbortable() if not producer.knows_abortable:
             return InvalidTransactionState(str(error))
         case PeerUnreachable():
-            # The group's coordinator is the right one: it is asked again, and nobody else is looked for.
+            # The client asks the same group coordinator again instead of looking for another one.
             return CoordinatorLoadInProgress(str(error))
         case _:
             return error

@@ -1,4 +1,4 @@
-"""Long poll: a reader that found too little waits here, on all of its partitions at once.
+"""Long polls: a fetch that found too few bytes waits on all of its partitions at once.
 
 One object, one timer and one dictionary entry a partition for each waiting request; nothing polls.
 A wake-up counts bytes, it does not read: when enough came, or a partition left, or the time is
@@ -36,13 +36,13 @@ class ReadWaiter:
             partition.watchers[self] = None
 
     def on_advance(self, added_bytes: int) -> None:
-        """Count; enough ends the wait."""
+        """Count bytes; end the wait when there are enough."""
         self._missing_bytes -= added_bytes
         if self._missing_bytes <= 0:
             self._wake()
 
     def on_gone(self) -> None:
-        """A partition left: the reader must hear of it now."""
+        """End the wait: a partition was removed, and the client must be told."""
         self._wake()
 
     def cancel(self) -> None:

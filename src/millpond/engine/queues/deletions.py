@@ -51,7 +51,7 @@ class Deletions:
             return
 
         def look_again() -> None:
-            if not queue.is_gone and not queue.line.consumers:
+            if not queue.is_gone and not queue.state.consumers:
                 self._begin(queue, gone)
 
         delay_s = limits.QUEUE_REMOTE_SILENCE_MS_MAX / 1000

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from millpond.base.ids import NodeId, Offset
 from millpond.engine.peers import PeerRequest
-from millpond.engine.queues.remote.queue_messages import QueueEvent, Wish
+from millpond.engine.queues.remote.queue_messages import QueueEvent, QueueRequest
 from millpond.rabbit.commands import Command
 from millpond.rabbit.records import Queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDecision:
-    """What the controller decided; it is known to whoever has applied the metadata up to ``offset``."""
+    """What the controller decided; a node knows it when it has applied the metadata up to ``offset``."""
 
     offset: Offset
     queue: Queue | None = None
@@ -44,7 +44,7 @@ class SendQueueRequests(PeerRequest[None]):
     life: str
     session: int
     number: int
-    requests: tuple[Wish, ...]
+    requests: tuple[QueueRequest, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class RelayCollect(PeerRequest[tuple[QueueEvent, ...]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassReply(PeerRequest[None]):
-    """To the node of a client that waits for a direct reply: here it is. Nobody waits for this."""
+    """To the node of a client that waits for a direct reply: here it is. The sender waits for no answer."""
 
     key: str
     batch: bytes

@@ -23,8 +23,8 @@ NEVER_READ = 2**63 - 1
 
 
 class Counts(NamedTuple):
-    """What is in a queue, who is there to take it, how much was taken and is not settled, and how much had to
-    be given up since this host hosts it: others cut it off, or the disk has damaged it."""
+    """How many messages are ready, how many consumers there are, how many messages are held and not settled,
+    and how many were lost since this node hosts the queue: cut off by others, or damaged by the disk."""
 
     ready: int
     consumers: int
@@ -33,7 +33,7 @@ class Counts(NamedTuple):
 
 
 class Got(NamedTuple):
-    """One message for somebody who asked, and how many are ready behind it."""
+    """One message for a client that polls, and how many are ready behind it."""
 
     handout: Handout
     message: Message
@@ -61,7 +61,7 @@ class QueueHandle(Protocol):
     # --- messages in -------------------------------------------------------------------------------
 
     def publish(self, messages: Sequence[Message]) -> Taken:
-        """Messages, in order. Those that are not admitted become letters if the queue wants that.
+        """Publish messages, in order. Those not admitted become dead letters if the queue wants that.
 
         Raises what its log does: then nothing of them is kept.
         """
@@ -94,7 +94,7 @@ class QueueHandle(Protocol):
         ...
 
     def reject(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
-        """Nobody shall get these again."""
+        """No consumer gets these again."""
         ...
 
     def lose(self, lane: int, offset: int, consumer: Consumer) -> None:
@@ -150,7 +150,7 @@ class Sink(Protocol):
         ...
 
     def moved(self, consumer: Consumer, queue: QueueHandle) -> None:
-        """The queue is hosted elsewhere: this is its face from now on.
+        """The queue is hosted by another node: this is its handle from now on.
 
         What was handed out and not settled will come again.
         """

@@ -1,10 +1,11 @@
-"""Exchanges and queues on this node: what is declared, where messages go, and who hosts each queue.
+"""Exchanges and queues on this node: what is declared, where messages go, and which node hosts a queue.
 
-What is declared is a part of the metadata: a command is decided by the controller (``queue_controller.py``),
-and the furniture changes here when the image does. A queue is hosted by the node that leads its topic: its
-log is read there, and thrown away when another node leads. Front-ends use a queue through its face, whoever
-hosts it (``queue_face.py``); what they want of other nodes' queues goes over links (``queue_link.py``), and
-what other nodes' clients want of those hosted here comes to ``queue_guests.py``.
+Declarations are a part of the metadata: a command is decided by the controller (``queue_controller.py``), and
+exchanges, queues and bindings change here when the image does. A queue is hosted by the node that leads its
+topic: its log is read there, and its state is dropped when another node leads. A front-end uses a queue
+through a handle, whichever node hosts it (``queue_handle.py``). Requests for queues that other nodes host go
+over links (``remote/queue_link.py``); requests of other nodes for queues hosted here come to
+``hosted/remote_clients.py``.
 """
 
 import asyncio
@@ -89,8 +90,8 @@ class Queues:
         self.batches = MessageBatches(codec, self.read)
         self.broker = Broker()
         self._controller = QueueController(engine, self.broker)
-        self.guests = RemoteClients(self)
-        self._faces: dict[tuple[str, str], LocalQueue | RemoteQueue] = {}
+        self.remote_clients = RemoteClients(self)
+        self._handles: dict[tuple[str, str], LocalQueue | RemoteQueue] = {}
         self._hosted: dict[str, LocalQueue] = {}  # by their keys
         self._elsewhere: dict[str, RemoteQueue] = {}  # by their keys
         # Queues by their topics: one each, but for streams of topics that are there anyway.
@@ -109,7 +110,7 @@ class Queues:
         self.replies = ReplyLink(engine, self.batches)
         self.deletions = Deletions(self)
         self._serves_clients = False
-        # Hears that somebody may do more, or less, or is gone.
+        # Is told when the permissions of a user change, or a user or virtual host is deleted.
         self.on_rights: Callable[[Fact], None] | None = None
         # Whether messages that were just published may be kept in memory.
         self.is_recent_kept = True
@@ -162,10 +163,10 @@ class Queues:
         self._is_stopped = True
         self._unhosted.close()
         self.unanswered.close()
-        self.guests.stop()
-        faces, self._faces = self._faces, {}
-        for face in faces.values():
-            face.close()
+        self.remote_clients.stop()
+        handles, self._handles = self._handles, {}
+        for handle in handles.values():
+            handle.close()
         for link in self._links.values():
             link.close()
 
@@ -207,7 +208,7 @@ class Queues:
                 far.look_for_host()
         if before.brokers is not after.brokers:
             lives = set(incarnations_in(after))
-            self.guests.on_change(after, lives.__contains__)
+            self.remote_clients.on_change(after, lives.__contains__)
         self._controller.on_change(before, after)
 
     def _on_fact(self, fact: Fact) -> None:
@@ -223,7 +224,7 @@ class Queues:
             case Queue():
                 self._host_if_led(fact.vhost, fact.name)
             case QueueDeleted():
-                gone = self._faces.pop((fact.vhost, fact.name), None)
+                gone = self._handles.pop((fact.vhost, fact.name), None)
                 if gone is not None:
                     self._hosted.pop(gone.key, None)
                     self._elsewhere.pop(gone.key, None)
@@ -238,22 +239,22 @@ class Queues:
     # --- hosts -----------------------------------------------------------------------------------------
 
     def find(self, vhost: str, name: str) -> QueueHandle:
-        """A queue, as front-ends see it. Raises ``UnknownResource``."""
-        face = self._faces.get((vhost, name))
-        if face is None:
+        """Return a queue, as front-ends see it. Raises ``UnknownResource``."""
+        handle = self._handles.get((vhost, name))
+        if handle is None:
             queue = self.broker.rooms(vhost).queue(name)
             self._host_if_led(vhost, name)
-            face = self._faces.get((vhost, name))
-            if face is None:
-                face = self._far(queue)
-        return face
+            handle = self._handles.get((vhost, name))
+            if handle is None:
+                handle = self._far(queue)
+        return handle
 
     def hosted(self, vhost: str, name: str) -> LocalQueue:
         """A queue that is hosted here. Raises ``UnknownResource``, ``NotLeader``."""
-        face = self.find(vhost, name)
-        if not isinstance(face, LocalQueue):
-            raise NotLeader(f"{face.queue.resource} is not hosted here")
-        return face
+        handle = self.find(vhost, name)
+        if not isinstance(handle, LocalQueue):
+            raise NotLeader(f"{handle.queue.resource} is not hosted here")
+        return handle
 
     def hosted_by_key(self, key: str) -> LocalQueue | None:
         """A queue that is hosted here, by its topic; hosted from now on, if it is led here and was not."""
@@ -308,7 +309,7 @@ class Queues:
         """Host a queue that is led here, if that has not begun; whether it has."""
         place = queue.vhost, queue.name
         self._host_if_led(*place)
-        return place in self._taking_over or isinstance(self._faces.get(place), LocalQueue)
+        return place in self._taking_over or isinstance(self._handles.get(place), LocalQueue)
 
     def next_number(self) -> int:
         """For a question to a host."""
@@ -316,21 +317,21 @@ class Queues:
         return self._numbers
 
     def _far(self, queue: Queue) -> RemoteQueue:
-        face = RemoteQueue(self, queue, self.key_of(queue))
-        self._faces[queue.vhost, queue.name] = self._elsewhere[face.key] = face
-        return face
+        handle = RemoteQueue(self, queue, self.key_of(queue))
+        self._handles[queue.vhost, queue.name] = self._elsewhere[handle.key] = handle
+        return handle
 
     def _on_leadership(self, partition: Partition, gained: bool, _epoch: LeaderEpoch) -> None:
         if self._is_stopped:
             return
         for place in tuple(self._places.get(partition.topic, ())):
-            face = self._faces.get(place)
+            handle = self._handles.get(place)
             if gained:
                 # Another epoch: what kept it from being hosted may be over.
                 self._unhosted.forget(place)
                 self._host_if_led(*place)
-            elif isinstance(face, LocalQueue):
-                self.on_gone(face.key)
+            elif isinstance(handle, LocalQueue):
+                self.on_gone(handle.key)
 
     def _on_lease_end(self) -> None:
         """The controller does not answer, so other nodes may host what is hosted here."""
@@ -343,9 +344,9 @@ class Queues:
         if hosted is None or self._is_stopped:
             return
         queue = hosted.queue
-        self.guests.unseat(hosted)
+        self.remote_clients.detach(hosted)
         if queue.topic not in self.engine.metadata.image.topics:
-            self._faces.pop((queue.vhost, queue.name), None)
+            self._handles.pop((queue.vhost, queue.name), None)
             hosted.close()
             # A queue that is deleted goes with its topic: what is agreed on says so in a moment.
             asyncio.get_running_loop().call_soon(self.deletions.lose_without_topic, hosted)
@@ -363,7 +364,7 @@ class Queues:
         place = vhost, name
         if queue is None or place in self._taking_over or place in self._unhosted.waiting:
             return
-        if isinstance(self._faces.get(place), LocalQueue):
+        if isinstance(self._handles.get(place), LocalQueue):
             return
         # A partition that is opened here says that it is led, which leads here again.
         self._taking_over.add(place)
@@ -386,7 +387,7 @@ class Queues:
                 lanes = len(self.engine.metadata.image.topics[queue.topic].partitions)
             return [self.engine.partitions.partition(queue.topic, lane) for lane in range(lanes)]
         except MillpondError as error:
-            # The metadata say that it is led here. If that stays so nobody else will host it.
+            # The metadata say that it is led here. If that stays so no other node will host it.
             self._unhosted.failed((queue.vhost, queue.name), str(queue.resource), error)
             return None
 
@@ -424,8 +425,8 @@ class Queues:
             self._unhosted.failed(place, str(queue.resource), StorageFailure(repr(error)))
             return
         self._unhosted.worked(place)
-        far = self._faces.get(place)
-        self._faces[place] = self._hosted[hosted.key] = hosted
+        far = self._handles.get(place)
+        self._handles[place] = self._hosted[hosted.key] = hosted
         if isinstance(far, RemoteQueue):
             self._elsewhere.pop(far.key, None)
             far.hand_over(hosted)
@@ -443,7 +444,7 @@ class Queues:
     # --- commands of the broker's own --------------------------------------------------------------------
 
     def soon(self, command: Command) -> None:
-        """Carry out a command of the broker's own; nobody waits for it."""
+        """Carry out a command of the broker's own, which no client waits for."""
         if self.is_running:
             self.spawn(self.carry_out(command), type(command).__name__)
 

@@ -4,8 +4,8 @@ A snapshot is a file ``<end offset>-<epoch>.checkpoint`` beside the metadata log
 form: control batches (header, and who votes if that stands in the log), batches of facts, a control batch
 (footer). It is written whole and durable before anything of the log is given up; one that is damaged is
 passed over for an older one, and a start without any that reaches up to the log's beginning is refused,
-because an image with a hole in it would be wrong in silence. The one before the newest is kept for whoever
-is loading it. Whoever serves one checks it first, and writes another if it is damaged.
+because an image with a gap would be wrong without notice. The snapshot before the newest is kept for replicas
+that are loading it. A node that serves a snapshot checks it first, and writes another if it is damaged.
 """
 
 import logging
@@ -91,7 +91,7 @@ def write_snapshot(
 
 
 def remove_old_snapshots(storage: Storage, directory: str) -> None:
-    """All but the newest ones go."""
+    """Delete all snapshots but the newest ones."""
     for name in sorted(_names(storage, directory))[:-_KEPT]:
         storage.delete(f"{directory}/{name}")
 
@@ -99,7 +99,10 @@ def remove_old_snapshots(storage: Storage, directory: str) -> None:
 def read_snapshot(
     storage: Storage, directory: str, *, log_start: Offset, families: Families
 ) -> Snapshot | None:
-    """The newest snapshot that can be believed. Raises ``CorruptLog`` if the log needs one and has none."""
+    """Return the newest snapshot that is not damaged.
+
+    Raises ``CorruptLog`` if the log needs one and has none.
+    """
     for name in sorted(_names(storage, directory), reverse=True):
         match = _NAME.match(name)
         assert match is not None

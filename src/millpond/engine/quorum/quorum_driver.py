@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from millpond.base import limits
 from millpond.base.clock import Clock
@@ -29,14 +29,15 @@ from millpond.base.errors import (
 from millpond.base.ids import NodeId, Offset
 from millpond.base.stalls import StallMeter
 from millpond.engine.peers import Peers
+from millpond.engine.quorum.effects import Consequences, check_records, queue_effect
 from millpond.engine.quorum.raft_log import SNAPSHOT_PIECE_BYTES, DiskRaftLog
 from millpond.engine.runtime.flusher import Flusher
 from millpond.engine.runtime.tasks import TaskOwner
+from millpond.engine.runtime.waiting import Waiting
 from millpond.metadata.controller import METADATA_TOPIC
 from millpond.raft.messages import (
     Answer,
     BeginEpoch,
-    Committed,
     Effect,
     EndEpoch,
     Fetch,
@@ -47,7 +48,6 @@ from millpond.raft.messages import (
     Send,
     SnapshotAnswer,
     SnapshotId,
-    SnapshotInstalled,
     Vote,
 )
 from millpond.raft.replica import Replica
@@ -63,55 +63,6 @@ _FAREWELL_MS = 500
 
 # Later than anything: the only voter has nothing to wait for.
 _NEVER_MS = 2**40
-
-
-class Waiting:
-    """Who waits for something to happen, told in the order of coming."""
-
-    def __init__(self) -> None:
-        self._futures: dict[asyncio.Future[None], None] = {}
-
-    async def next(self, timeout_s: float | None = None) -> None:
-        """Wait until it happens, or for so long."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._futures[future] = None
-        try:
-            await asyncio.wait([future], timeout=timeout_s)
-        finally:
-            self._futures.pop(future, None)
-
-    def wake(self) -> None:
-        """It has happened."""
-        for future in tuple(self._futures):
-            if not future.done():
-                future.set_result(None)
-
-
-class Consequences(Protocol):
-    """What becomes of what the replica says."""
-
-    def carry_out(self, effect: Effect) -> None:
-        """Do what it asks for; requests to peers are not among that.
-
-        What raises is called again with the same effect, so it must be able to go on where it stopped.
-        """
-        ...
-
-    def on_damaged(self, offset: Offset, damage: str) -> None:
-        """The disk has damaged what this replica is to serve, the fact at this offset among it."""
-        ...
-
-    def on_unreadable(self, error: StorageFailure) -> None:
-        """The disk cannot be read just now, and another replica asks for what is there."""
-        ...
-
-    def on_failed(self, reason: str) -> None:
-        """This replica takes part no longer."""
-        ...
-
-    def on_suspended(self, reason: str) -> None:
-        """It does not because the disk refused a write; it will again when the disk takes writes."""
-        ...
 
 
 class _Flushing:
@@ -130,12 +81,12 @@ class _Flushing:
         self._driver.step_quietly(lambda replica, now_ms: replica.on_durable(now_ms))
 
     def on_flush_failed(self, error: MillpondError) -> None:
-        # Nobody knows what the disk still holds: this replica must not claim or lead anything.
+        # What the disk still holds is unknown: this replica must not claim records or lead.
         self._driver.suspend(f"metadata were not made durable ({error})")
 
 
 class QuorumDriver:
-    """One replica at work, from ``start`` to ``stop``."""
+    """Drives one replica, from ``start`` to ``stop``."""
 
     def __init__(
         self,
@@ -182,12 +133,12 @@ class QuorumDriver:
         self._timer_at_ms = -1
         # When a step that failed is followed by a tick, unless one comes before.
         self._again_ms: int | None = None
-        # What this process slept through, and until when the replica was told of it.
+        # The times in which this process was stalled, and until when the replica was told of them.
         self._stalls = stalls
         self._excused_ms = clock.monotonic_ms()
 
     def start(self, replica: Replica) -> None:
-        """Drive this one from now on."""
+        """Begin to drive a replica."""
         self.started = replica
 
     async def stop(self) -> None:
@@ -198,7 +149,7 @@ class QuorumDriver:
         self.news.wake()
 
     def halt(self) -> None:
-        """Do nothing more, and say nothing."""
+        """Stop at once, without a message to the other replicas."""
         self.is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -239,7 +190,7 @@ class QuorumDriver:
             self._schedule()
 
     def step_quietly(self, act: Callable[[Replica, int], list[Effect]]) -> None:
-        """A step that nobody waits for: what goes wrong is said, and tried again a little later."""
+        """Run a step that no caller waits for: a failure is logged, and the step is tried again later."""
         if self.is_stopped or self.failure is not None:
             return
         try:
@@ -445,7 +396,7 @@ class QuorumDriver:
                 answer = await self._peers.ask_quorum(
                     to, request, timeout_ms=timeout_ms, leave_by_ms=leave_by_ms
                 )
-                _check_records(answer)
+                check_records(answer)
         except CorruptBatch as error:
             log.error("metadata: node %d sent damaged records (%s); asking again", to, error)
             answer = None
@@ -607,31 +558,3 @@ class QuorumDriver:
             end - 1, f"the disk has damaged the snapshot at offset {end} ({damage})"
         )
         return True
-
-
-def queue_effect(waiting: deque[Effect], effect: Effect) -> None:
-    """Put an effect behind those that wait, which it may make superfluous: what is agreed up to a later
-    offset includes the earlier one, and a snapshot that has taken the place of the log includes what the log
-    no longer has."""
-    if isinstance(effect, Committed):
-        if waiting and isinstance(waiting[-1], Committed):
-            waiting.pop()
-    elif isinstance(effect, SnapshotInstalled):
-        end = effect.snapshot.end_offset
-        kept = [
-            one
-            for one in waiting
-            if not isinstance(one, SnapshotInstalled)
-            and not (isinstance(one, Committed) and one.high_watermark <= end)
-        ]
-        waiting.clear()
-        waiting += kept
-    waiting.append(effect)
-
-
-def _check_records(answer: Answer) -> None:
-    """Raises ``CorruptBatch`` if records came damaged over the network."""
-    if isinstance(answer, FetchAnswer) and answer.records:
-        for position, header in iter_batches(answer.records):
-            if not check_crc(answer.records, position, header):
-                raise CorruptBatch(f"wrong checksum at offset {header.base_offset}")

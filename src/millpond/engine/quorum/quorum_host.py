@@ -2,12 +2,12 @@
 
 Two images: ``head`` is what the leader has decided, and its next decision starts from it; ``image`` is what
 is agreed, and everyone reads that. So decisions can follow each other without waiting for disks and networks,
-one fsync serves all that wait, and nobody ever sees a topic that a power cut could take away.
+one fsync serves all that wait, and no client ever sees a topic that a power cut could take away.
 
 A node that is the only voter leads as soon as it has started; its own fsync is its majority.
 
-What became agreed is applied and told, then whoever waits is answered. ``quorum_driver.py`` has the replica
-at work; ``snapshotting.py`` keeps the log short.
+Committed records are applied, then observers are told, then waiting callers are answered.
+``quorum_driver.py`` drives the replica; ``snapshotting.py`` keeps the log short.
 """
 
 import asyncio
@@ -33,11 +33,12 @@ from millpond.base.rng import Rng
 from millpond.base.stalls import StallMeter
 from millpond.engine.peers import Peers
 from millpond.engine.quorum.metadata_log import read_batches
-from millpond.engine.quorum.quorum_driver import QuorumDriver, Waiting
+from millpond.engine.quorum.quorum_driver import QuorumDriver
 from millpond.engine.quorum.raft_log import DiskRaftLog, FileElectionStore
 from millpond.engine.quorum.snapshotting import Snapshotting
 from millpond.engine.runtime.flusher import Flusher
 from millpond.engine.runtime.tasks import TaskOwner
+from millpond.engine.runtime.waiting import Waiting
 from millpond.engine.runtime.worker import Worker
 from millpond.metadata.image import Image, apply
 from millpond.metadata.image_records import image_delta
@@ -80,7 +81,7 @@ OnLeadership: TypeAlias = Callable[[bool, LeaderEpoch], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Proposal:
-    """Facts on their way to being agreed."""
+    """Records that were proposed and are not committed yet."""
 
     first_offset: Offset
     end_offset: Offset
@@ -115,7 +116,7 @@ class QuorumHost:
         self.head = self.image
         # As far as this node's own log goes, agreed or not: good enough to know how logs are to be opened.
         self.local_image = self.image
-        # Topics that were deleted, as far as it was seen before somebody asked to be told.
+        # Topics that were deleted before the first observer was registered.
         self.removed_topics: frozenset[UUID] = frozenset()
         self._clock = clock
         self._rng = rng
@@ -140,7 +141,7 @@ class QuorumHost:
         self._commits = Waiting()
         self._on_commit: OnCommit | None = None
         self._may_found = True
-        # Whom to tell that the disk has refused a write.
+        # Called when the disk has refused a write.
         self.on_disk_failure: Callable[[str], None] = lambda reason: None
         self._on_leadership: list[OnLeadership] = []
 
@@ -255,7 +256,7 @@ class QuorumHost:
         self.on_disk_failure(reason)
 
     def halt(self) -> None:
-        """Do nothing more, and say nothing: the process is to end."""
+        """Stop at once, without a message to the other replicas: the process ends."""
         self._driver.halt()
 
     # --- what others may ask ----------------------------------------------------------------------
@@ -285,7 +286,7 @@ class QuorumHost:
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Who leads, as far as is known here."""
+        """The leader, as far as this node knows."""
         if self._driver.started is None:
             return None
         if self._driver.is_suspended and self._driver.heard is not None:
@@ -308,7 +309,10 @@ class QuorumHost:
 
     @property
     def predecessor(self) -> tuple[NodeId, TimestampMs] | None:
-        """Of a leader: who led before, and since when at least nobody backed it. None if it is not known."""
+        """Return the leader before this one, and since when at least no majority backed it.
+
+        None if unknown.
+        """
         role = self.replica.role
         if not isinstance(role, Leader) or role.predecessor is None:
             return None
@@ -322,7 +326,7 @@ class QuorumHost:
             await self._commits.next()
 
     def check_backed(self) -> None:
-        """Raise ``NotController`` unless this node leads and nobody else can have been elected yet."""
+        """Raise ``NotController`` unless this node leads and no other can have been elected yet."""
         self._check_active()
         silent_ms = self._clock.monotonic_ms() - self.backed_ms
         if silent_ms >= self.settings.backed_ms_max:
@@ -339,7 +343,7 @@ class QuorumHost:
 
     @property
     def voters(self) -> VoterSet:
-        """Who votes."""
+        """The voters."""
         return self._voters.latest
 
     @property
@@ -441,7 +445,7 @@ class QuorumHost:
             self._driver.step(act)
         except StorageFailure:
             if not self.is_alone:
-                # A leader that cannot write down what it decides lets somebody else lead.
+                # A leader that cannot write its decisions lets another node lead.
                 self._driver.step_quietly(lambda replica, now: replica.resign(now))
             raise
         self._driver.news.wake()
@@ -481,11 +485,11 @@ class QuorumHost:
     async def _change_voters(
         self, change: Callable[[Replica, int, Hearing], tuple[Offset, list[Effect]]]
     ) -> Offset:
-        """As soon as everybody who will vote was heard of since it was asked for: what was heard before says
-        nothing of a disk that was replaced a moment ago. After a while a majority has to do, with the new
+        """Wait until every future voter has fetched since the request: earlier fetches say nothing of a disk
+        that was replaced a moment ago. After a while a majority has to do, with the new
         voter if there is one.
         """
-        # What happens in one millisecond happens in an order that nobody knows.
+        # The order of events within one millisecond is unknown.
         since_ms = self._clock.monotonic_ms() + 1
         deadline_ms = since_ms + self.replica.settings.fetch_timeout_ms
         while True:
@@ -531,7 +535,7 @@ class QuorumHost:
         asker lets it.
         """
         while isinstance(request, Fetch) and self._is_unheard_of:
-            # Its own vote may not be durable yet: nobody may hear of this epoch.
+            # Its own vote may not be durable yet: no other replica may hear of this epoch.
             await self._commits.next()
             self._driver.check_alive()
         if isinstance(request, BeginEpoch) and self._driver.is_suspended:
@@ -718,7 +722,7 @@ class QuorumHost:
             self._tell_leadership(epoch)
 
     def _tell_leadership(self, epoch: LeaderEpoch) -> None:
-        """Tell each of those who asked to be told, whatever the others make of it."""
+        """Call every observer, also if another fails."""
         for call in self._on_leadership:
             try:
                 call(self._is_active, epoch)
@@ -730,7 +734,7 @@ class QuorumHost:
         for proposal in given_up:
             if not proposal.future.done():
                 proposal.future.set_exception(error)
-                # Whoever proposed may be gone.
+                # The caller may have been cancelled.
                 proposal.future.exception()
 
     # --- snapshots --------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def describe_quorum(
     if not isinstance(role, Leader):
         raise NotLeader(
             f"node {replica.key} does not lead the quorum; "
-            + (f"node {replica.leader} does" if replica.leader is not None else "nobody does")
+            + (f"node {replica.leader} does" if replica.leader is not None else "no node does")
         )
     offset_ms = now_ms - monotonic_ms
 

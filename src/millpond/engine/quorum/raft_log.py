@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 ELECTION_FILE = "quorum-state"
 _DATA_VERSION = 1
 _PART_SUFFIX = ".part"
-_NOBODY = -1
+_NO_CANDIDATE = -1
 # Not in Kafka's file, and only there until a node that began with an empty disk has caught up.
 _BLANK = "isBlank"
 
@@ -63,7 +63,7 @@ class FileElectionStore:
     def durable_later(self, flush_also: Callable[[str], None]) -> Iterator[None]:
         """Within the block a vote is written, and becomes durable with the next flush of the log.
 
-        For the only voter, which votes for itself: until that flush nobody has heard of it.
+        For the only voter, which votes for itself: no other replica hears of the vote before that flush.
         """
         self._later = flush_also
         try:
@@ -74,7 +74,7 @@ class FileElectionStore:
     def load(self) -> ElectionState:
         data = self._storage.read_all(self._path)
         if data is None or not data.strip(b"\0"):
-            # An empty file is what a power cut leaves of a vote that nobody had heard of.
+            # A power cut leaves an empty file of a vote that was not sent to any replica.
             return ElectionState()
         try:
             return _read_state(json.loads(data))
@@ -85,10 +85,10 @@ class FileElectionStore:
             ) from error
 
     def save(self, state: ElectionState) -> None:
-        voted = state.voted or ReplicaKey(_NOBODY)
+        voted = state.voted or ReplicaKey(_NO_CANDIDATE)
         directory = voted.directory or UUID(int=0)
         document: dict[str, object] = {
-            "leaderId": _NOBODY if state.leader is None else state.leader,
+            "leaderId": _NO_CANDIDATE if state.leader is None else state.leader,
             "leaderEpoch": state.epoch,
             "votedId": voted.id,
             "votedDirectoryId": text_id(directory),
@@ -112,8 +112,10 @@ def _read_state(document: dict[str, object]) -> ElectionState:
         directory = parse_id(str(document["votedDirectoryId"]))
     return ElectionState(
         epoch=_number(document, "leaderEpoch"),
-        leader=None if leader == _NOBODY else leader,
-        voted=None if voted == _NOBODY else ReplicaKey(voted, directory if directory.int else None),
+        leader=None if leader == _NO_CANDIDATE else leader,
+        voted=None
+        if voted == _NO_CANDIDATE
+        else ReplicaKey(voted, directory if directory.int else None),
         is_blank=document.get(_BLANK) is True,
     )
 
@@ -136,7 +138,7 @@ class DiskRaftLog:
         self._storage = partition_log.storage
         self._directory = partition_log.directory
         self._incoming: tuple[SnapshotId, StorageFile] | None = None
-        # What was read at the start, or came from the leader, and nobody has taken yet.
+        # The snapshot that was read at the start or came from the leader, until it is taken.
         self._loaded: Snapshot | None = read_snapshot(
             self._storage,
             self._directory,
@@ -310,7 +312,7 @@ class DiskRaftLog:
 
     def begin_behind(self, snapshot: SnapshotId, now_ms: TimestampMs) -> None:
         """A snapshot of this node's own is durable and takes the place of all that was agreed before it:
-        nobody is served from what the disk has damaged."""
+        no replica is served from damaged records."""
         damaged, self.snapshot = self.snapshot, snapshot
         self.log.roll(now_ms)
         if snapshot.end_offset > self.log.start_offset:

@@ -1,1 +1,1 @@
-"""Leaders and followers: fetch loops, followers' sessions, who is in sync."""
+"""Leaders and followers: fetch loops, followers' sessions, in-sync replicas."""

@@ -1,4 +1,4 @@
-"""Following: one loop for each leader, which asks it for all partitions that this node follows it in.
+"""Fetch loops of followers: one for each leader, for all partitions that this node follows it in.
 
 A fetch names the end of each log; the answer is written, and the next fetch tells the leader that it was.
 Where the flush policy asks for it, that is not before the disk has it. An answer counts only for what was
@@ -6,8 +6,8 @@ asked: if the partition got another leader or another epoch meanwhile, it is dro
 go on (the leader does not know yet that it leads, the disk is full) is left out for a while, longer each
 time; a leader that cannot be reached is left alone likewise.
 
-A full answer may not always serve the same partitions: who got records goes to the end of the line. What is
-said to the leader is what has changed since it was last told (``replication/fetch_session.py``).
+A full answer may not always serve the same partitions: a partition that got records goes to the end of the
+queue. The leader is sent only what has changed since the last request (``replication/fetch_session.py``).
 """
 
 import asyncio
@@ -41,16 +41,16 @@ log = logging.getLogger(__name__)
 _PAUSE_MS_MIN = 20
 # So many in a row, each pause longer than the one before, are more than a second.
 _FAILURES_THAT_LAST = 7
-# How long a partition whose share of the wire is used up is left out.
+# How long a throttled partition is left out of fetches.
 _HELD_BACK_MS = 500
 
-# How long a leader may be silent before it is asked anew, as a part of how long a follower may be.
+# How long a leader may be silent before it is asked again, as a share of the time that a follower may be.
 _SILENCE_PART = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetcherParts:
-    """What following needs of the node."""
+    """The services of the node that fetch loops use."""
 
     info: NodeInfo
     runtime: Runtime
@@ -62,46 +62,48 @@ class FetcherParts:
 
 
 class Fetchers:
-    """The loops, by leader."""
+    """The fetch loops, by leader."""
 
     def __init__(self, parts: FetcherParts, quota: ReplicationQuota) -> None:
         self._parts = parts
-        self._lines: dict[NodeId, _Fetcher] = {}
+        self._fetchers: dict[NodeId, _Fetcher] = {}
         self._quota = quota
 
     def follow(self, partition: Partition) -> None:
-        """Ask the partition's leader for what it has, from now on; nobody if nobody leads."""
+        """Begin to fetch from the partition's leader, if it has one."""
         self.leave(partition)
         leader = partition.leader
         if leader < 0 or self._parts.peers is None:
             return
-        line = self._lines.get(leader)
-        if line is None:
-            line = self._lines[leader] = _Fetcher(self._parts, leader, self._quota)
-        line.add(partition)
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = _Fetcher(self._parts, leader, self._quota)
+        fetcher.add(partition)
 
     def leave(self, partition: Partition) -> None:
-        """Do not follow it any more."""
-        for line in self._lines.values():
-            line.remove(partition)
+        """Stop fetching a partition."""
+        for fetcher in self._fetchers.values():
+            fetcher.remove(partition)
 
     def on_start_moved(self, partition: Partition) -> None:
-        """The log of a partition that may be followed here begins elsewhere now."""
-        line = self._lines.get(partition.leader)
-        if line is not None:
-            line.on_start_moved(partition)
+        """Tell the fetch loop that the start of a followed log has moved."""
+        fetcher = self._fetchers.get(partition.leader)
+        if fetcher is not None:
+            fetcher.on_start_moved(partition)
 
     def silent_leaders(self) -> tuple[NodeId, ...]:
-        """Leaders that have left fetches of this node unanswered for too long."""
+        """Return the leaders that have left fetches of this node unanswered for too long."""
         now_ms = self._parts.runtime.clock.monotonic_ms()
         return tuple(
-            sorted(node for node, line in self._lines.items() if line.is_unanswered(now_ms))
+            sorted(
+                node for node, fetcher in self._fetchers.items() if fetcher.is_unanswered(now_ms)
+            )
         )
 
     def start(self) -> None:
         """Begin with what is to be followed."""
-        for line in self._lines.values():
-            line.start()
+        for fetcher in self._fetchers.values():
+            fetcher.start()
 
 
 class _Fetcher:
@@ -112,7 +114,7 @@ class _Fetcher:
         self._quota = quota
         self._leader = leader
         self._partitions: dict[Partition, None] = {}
-        # Those that failed, and those of them (or held back) that are left out for now.
+        # Partitions that failed, and partitions that are left out for now (failed or throttled).
         self._pauses: dict[Partition, Backoff] = {}
         self._resting: dict[Partition, None] = {}
         self._pause = Backoff(_PAUSE_MS_MIN)
@@ -173,7 +175,7 @@ class _Fetcher:
                 await self._fetch()
 
     def _look_at_pauses(self, now_ms: int) -> None:
-        """Whose pause is over is asked for again; whose share of the wire is used up is not."""
+        """Resume partitions whose pause is over; leave out throttled ones."""
         for partition in [one for one in self._resting if self._pauses[one].until_ms <= now_ms]:
             del self._resting[partition]
             self._session.on_change(partition)
@@ -241,7 +243,7 @@ class _Fetcher:
                 self._take(*found, read)
 
     def _take(self, partition: Partition, position: ReplicaPosition, read: ReplicaRead) -> None:
-        """What the leader says of one partition, if that is still what was asked for."""
+        """Apply the leader's answer for one partition, if it answers the present request."""
         if (
             partition not in self._partitions
             or partition.is_leader
@@ -259,7 +261,9 @@ class _Fetcher:
             self._leave_out(partition)
             if not isinstance(error, MillpondError):
                 log.exception(
-                    "partition=%s-%d: failed by mistake", partition.topic, partition.index
+                    "partition=%s-%d: a defect made its fetch fail",
+                    partition.topic,
+                    partition.index,
                 )
             level = _loudness(pause, error)
             log.log(
@@ -291,7 +295,7 @@ class _Fetcher:
         if read.diverging is not None:
             step = cut_back(partition, *read.diverging)
             if step is FollowStep.NOTHING:
-                # Asked again at once it would say the same again.
+                # The same request would get the same answer at once.
                 raise InvalidRecord("its log parts from this one where there is nothing to cut")
             return step
         return take(
@@ -303,7 +307,7 @@ class _Fetcher:
         )
 
     async def _flush(self, partitions: list[Partition]) -> None:
-        """Make durable what was appended, before the leader is told that it is here."""
+        """Flush appended records before the next fetch acknowledges them."""
         waiting: list[asyncio.Future[MillpondError | None]] = []
         loop = asyncio.get_running_loop()
         for partition in partitions:
@@ -331,13 +335,13 @@ class _Fetcher:
 
 
 def silent_link_ms(settings: NodeSettings) -> int:
-    """A leader and a follower speak several times in this time, whatever there is to replicate."""
+    """Return after how long a silent connection between a leader and a follower counts as cut."""
     silence_ms = int(settings.get("broker.silence.timeout.ms"))
     return max(silence_ms * 2 // 3, 2 * int(settings.get("replica.fetch.wait.max.ms")))
 
 
 def _loudness(pause: Backoff, error: Exception) -> int:
-    """Right after elections nodes know different things for a moment; what lasts is said, once."""
+    """Return the log level of a failure: a warning once it lasts, because elections take a moment."""
     said_at = 1 if isinstance(error, StorageFailure) else _FAILURES_THAT_LAST
     return logging.WARNING if pause.failures == said_at else logging.DEBUG
 

@@ -1,4 +1,4 @@
-"""Fetches of followers, as their leader answers them: from the end of their logs up to the end of this one.
+"""Answers fetches of followers: records from the end of their logs up to the end of the leader's.
 
 An answer leaves at once if it holds records, if something is wrong, or if the follower does not know yet how
 far the high watermark has come. Otherwise it waits at the ends of all of its logs, and for the high
@@ -30,7 +30,7 @@ OnFollower = Callable[[Partition, NodeId], None]
 
 
 class FollowerReads:
-    """The fetches of followers that this node has in hand."""
+    """The fetches of followers that this node answers."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class FollowerReads:
         self.sessions = Sessions(self._runtime.rng)
 
     async def serve(self, request: ReplicaFetch) -> ReplicaReads:
-        """The answer, when it is time for it."""
+        """Return the answer to a fetch, waiting for records if there are none."""
         session = self.sessions.begin(request)
         answer = _Answer(self._runtime.clock, self._topics, request, session, self._quota)
         answer.admit_and_read(self._on_follower)
@@ -61,18 +61,18 @@ class FollowerReads:
             self.sessions.end(session)
 
     def fetched_ms(self, node: NodeId) -> int:
-        """When this node last fetched in its session; before every time if it has none."""
+        """Return when a follower last fetched in its session; the smallest time if it has none."""
         return self.sessions.fetched_ms(node)
 
     def wake(self, partition: Partition) -> None:
-        """It is led here, in a new epoch: followers that ask in an older one are told."""
+        """Wake followers of a partition that this node leads in a new epoch."""
         for watcher in tuple(partition.end_watchers):
             watcher.on_committed()
         self.sessions.wake(partition.replicas)
 
 
 async def _news(session: Session, request: ReplicaFetch) -> None:
-    """Until there are some, or the follower has waited long enough."""
+    """Wait until there are records, or the follower has waited long enough."""
     wait = session.wait = Wait(request.bytes_min)
     try:
         async with asyncio.timeout(request.wait_ms / 1000):
@@ -84,7 +84,7 @@ async def _news(session: Session, request: ReplicaFetch) -> None:
 
 
 class _Answer:
-    """What a fetch is answered with. Read once when it comes, and again when its wait is over."""
+    """The answer to a fetch, read when it arrives and again when its wait is over."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class _Answer:
         self._session.pulse.last_ms = now_ms
 
     def read_again(self) -> None:
-        """What has come meanwhile."""
+        """Read the records that were appended meanwhile."""
         self._read(None, 0)
 
     def _read(self, on_follower: OnFollower | None, now_ms: int) -> None:

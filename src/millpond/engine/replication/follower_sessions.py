@@ -1,4 +1,4 @@
-"""What a leader remembers of each follower between two fetches (KIP-227): where it stands in each partition.
+"""The fetch sessions of followers at their leader (KIP-227): the position of each in each partition.
 
 A follower of thousands of partitions says what has changed, and it is answered from what has changed: a
 session keeps the partitions that are *due*, those about which there may be something to say. One becomes due
@@ -8,7 +8,7 @@ as in sync by the broker epoch of a fetch, and fetches without news have to tell
 Nothing else here walks over all partitions but the beginning and the end of a session.
 
 A node has one session. It is replaced by the next one that the node begins, and there is none for a node that
-follows nothing here: whoever asks says who it is, and numbers that never come again must not be kept.
+follows nothing here: a request may claim any node id, and ids that never come again must not be kept.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _EPOCH_MAX = 2**31 - 1
 
 
 class Followed:
-    """One partition of a session, which watches its end."""
+    """One partition of a session, which watches the end of its log."""
 
     __slots__ = ("_session", "_watched", "follower", "is_held_back", "position")
 
@@ -40,26 +40,26 @@ class Followed:
         self._session = session
         self._watched: Partition | None = None
         self.position = position
-        # What its leader knows of it, since the last fetch that was admitted.
+        # The leader's view of the follower, since the last admitted fetch.
         self.follower: Follower | None = None
-        # Whether its share of the wire is used up, so that nobody need be told that there is more.
+        # Whether its bandwidth is used up, so that waiting fetches need not be woken for more records.
         self.is_held_back = False
 
     def watch(self, partition: Partition) -> None:
-        """Hear of what happens there; that may be another replica than the last time."""
+        """Watch the partition, which may be another replica than the last time."""
         if self._watched is not partition:
             self.leave()
             self._watched = partition
             partition.end_watchers[self] = None
 
     def leave(self) -> None:
-        """Hear of it no longer."""
+        """Stop watching."""
         if self._watched is not None:
             self._watched.end_watchers.pop(self, None)
             self._watched = None
 
     def detach(self) -> None:
-        """The follower's next fetches are not about this partition, until one is admitted that is."""
+        """Forget the position until a fetch of this partition is admitted again."""
         if self.follower is not None:
             self.follower.detach()
             self.follower = None
@@ -90,20 +90,20 @@ class Session:
 
     def __init__(self, session_id: int, *, broker_epoch: int) -> None:
         self.session_id = session_id
-        # Which registration of its node the positions were last admitted under.
+        # The broker epoch under which the positions were last admitted.
         self.broker_epoch = broker_epoch
         self.epoch = SESSION_BEGINS + 1
         self.pulse = Pulse()
         self._positions: dict[tuple[UUID, int], Followed] = {}
-        # In the order in which they are served: who got records goes to the end of the line.
+        # In the order in which they are served: a partition that got records goes to the end.
         self.due: dict[Followed, None] = {}
-        # The fetch that waits for news, if one does.
+        # The fetch that waits, if one does.
         self.wait: Wait | None = None
 
     def update(
         self, positions: Iterable[ReplicaPosition], forgotten: Iterable[tuple[UUID, int]]
     ) -> None:
-        """What the follower says now."""
+        """Apply a fetch request to the positions."""
         for key in forgotten:
             gone = self._positions.pop(key, None)
             if gone is not None:
@@ -118,18 +118,18 @@ class Session:
             self.due[followed] = None
 
     def renew(self, broker_epoch: int) -> None:
-        """Look at every position again if the node has registered again since its last fetch."""
+        """Check every position again if the node has registered again since its last fetch."""
         if broker_epoch != self.broker_epoch:
             self.broker_epoch = broker_epoch
             self.due.update(dict.fromkeys(self._positions.values()))
 
     def wake(self) -> None:
-        """Answer now."""
+        """Wake the waiting fetch."""
         if self.wait is not None:
             self.wait.end()
 
     def close(self) -> None:
-        """Nothing is remembered any more; what waits is answered with what there is."""
+        """End the session; a waiting fetch is answered with the present records."""
         self.wake()
         for followed in self._positions.values():
             self._let_go(followed)
@@ -147,7 +147,7 @@ class Session:
 
 
 class Wait:
-    """A fetch that waits for so many bytes, or for news that do not wait."""
+    """A fetch that waits for so many bytes, or for a change that must be answered at once."""
 
     __slots__ = ("_missing_bytes", "over")
 
@@ -191,25 +191,25 @@ class Sessions:
         return session
 
     def keep(self, request: ReplicaFetch, session: Session) -> None:
-        """A first fetch was looked at: remember it if the node follows something here."""
+        """Keep the session of a first fetch if the node follows a partition here."""
         if request.session_epoch == SESSION_BEGINS and session.follows_something:
             session.session_id = self._rng.randrange(_EPOCH_MAX) + 1
             self._by_node[request.node_id] = session
 
     def end(self, session: Session) -> None:
-        """The fetch is answered; a session that nobody remembers ends with it."""
+        """End a fetch; a session without an id ends with it."""
         if session.session_id == NO_SESSION:
             session.close()
 
     def wake(self, nodes: Iterable[NodeId]) -> None:
-        """What these nodes wait for is answered with what there is."""
+        """Answer the waiting fetches of nodes with the present records."""
         for node in nodes:
             session = self._by_node.get(node)
             if session is not None:
                 session.wake()
 
     def fetched_ms(self, node: NodeId) -> int:
-        """When this node last fetched in its session; before every time if it has none."""
+        """Return when a node last fetched in its session; the smallest time if it has none."""
         session = self._by_node.get(node)
         return NEVER_MS if session is None else session.pulse.last_ms
 

@@ -1,10 +1,10 @@
-"""The replicas on this node: roles that follow the metadata, followers that are served, who is in sync.
+"""The replicas on this node: their roles by the metadata, fetches of followers, in-sync replicas.
 
-A role changes in one step on the loop (``Partition.assume``); here is what follows from it: whom to fetch
-from, who is told that this node leads or does so no more. A leader answers fetches of followers, which is how
-it learns how far they are, and asks the controller to count those that have caught up and not to count those
-that have not for too long. It asks for many partitions at once, one question at a time; a question whose
-answer was lost is asked again, because nobody knows whether it was granted.
+A role changes in one step on the loop (``Partition.assume``); this module then fetches from the new leader,
+or tells the parts of the node that it leads or does so no more. A leader answers fetches of followers, which
+is how it learns how far they are, and asks the controller to add followers that have caught up to the in-sync
+replicas and to remove those that lag for too long. It asks for many partitions at once, with one request in
+flight; a request whose answer was lost is sent again, because it may or may not have been granted.
 
 High watermarks of partitions with other replicas are written down every few seconds and at the stop.
 """
@@ -63,23 +63,23 @@ log = logging.getLogger(__name__)
 
 AskController = Callable[[AlterInSync], Awaitable[Sequence[InSyncResult]]]
 
-# The one selector of Kafka's that there is; without one everybody reads from the leader.
+# The one replica selector of Kafka that is supported; without one consumers read from the leader.
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 _TICK_MS_MAX = 1_000
 _RETRY_MS = 200
-# Directories made before others get their turn; a millisecond or a few.
+# Directories that are created before other tasks get their turn: a few milliseconds.
 _PARTITIONS_A_TURN = 8
-# Before partitions that could not be opened are tried again; longer each time.
+# The delay before partitions that could not be opened are tried again; longer each time.
 _OPEN_AGAIN_MS_MIN = 5_000
 _OPEN_AGAIN_MS_MAX = 60_000
-# Partitions whose followers are looked at before others get their turn; a millisecond or two.
+# Partitions whose followers are checked before other tasks get their turn: a millisecond or two.
 _LOOKED_AT_A_TURN = 200
-# Wishes in one question; Kafka's own controllers take thousands.
-_WISHES_MAX = 1_000
+# Changes in one request; Kafka's own controllers take thousands.
+_CHANGES_MAX = 1_000
 
 
-# The controller knows a newer state of the partition: the wish stands until it is heard of here.
+# The controller knows a newer state of the partition: the change waits until this node has read it.
 _OVERTAKEN = (
     FencedLeaderEpoch,
     InvalidRequest,
@@ -93,14 +93,14 @@ _OVERTAKEN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaReport:
-    """How the partitions that this node leads are off."""
+    """Counts of the partitions of this node by their health."""
 
     leaders: int
     followers: int
     under_replicated: tuple[TopicPartition, ...]
     under_min_isr: tuple[TopicPartition, ...]
     at_min_isr: tuple[TopicPartition, ...]
-    # Partitions with a replica here that nobody leads.
+    # Partitions with a replica here and without a leader.
     leaderless: tuple[TopicPartition, ...]
     # Replicas whose disk failed (nothing is written to them until it takes writes), or that could not be
     # opened.
@@ -108,7 +108,7 @@ class ReplicaReport:
 
 
 class Replicas:
-    """What this node does for its replicas. Made before the start, told to begin at its end."""
+    """The replicas of this node. Made before the start; begins its work at the end of the start."""
 
     def __init__(
         self,
@@ -166,12 +166,12 @@ class Replicas:
         self.ask_controller: AskController = controller_link.call
         # Partitions led here that have other replicas.
         self._led: dict[Partition, None] = {}
-        self._wishes: dict[Partition, InSyncRequest] = {}
+        self._changes: dict[Partition, InSyncRequest] = {}
         self._is_asking = False
         self._is_opening = False
         self._written_ms = 0
         self._open_again = Backoff(_OPEN_AGAIN_MS_MIN)
-        # Of each in-sync follower of what is led here: when it last fetched; when that was looked up.
+        # When each in-sync follower of this node last fetched, and when that was computed.
         self._fetched_ms: dict[NodeId, int] = {}
         self._peer_handlers.serve(ReplicaFetch, self.serve)
 
@@ -196,7 +196,7 @@ class Replicas:
                 log.error("replicas: %s; trying again later", error)
 
     async def _tick(self) -> None:
-        """What is due by the clock."""
+        """Do the work that is due."""
         fetched: dict[NodeId, int] = {}
         for number, partition in enumerate(tuple(self._led), start=1):
             if partition in self._led:
@@ -220,7 +220,10 @@ class Replicas:
             self.retry_unopened()
 
     def write_high_watermarks(self) -> None:
-        """For partitions that have other replicas; who is alone knows it from the log."""
+        """Write the high watermarks of partitions with other replicas.
+
+        A single replica has it from its log.
+        """
         offsets: dict[TopicPartition, Offset] = {
             TopicPartition(one.topic, one.index): one.high_watermark
             for one in self._topics
@@ -231,12 +234,12 @@ class Replicas:
     # --- roles -------------------------------------------------------------------------------------
 
     def on_change(self, partition: Partition, change: Change) -> None:
-        """A replica leads, follows or is gone."""
+        """Apply a replica's new role: leader, follower or removed."""
         if partition.leadership is not None and not partition.is_retired:
             self._led[partition] = None
         else:
             self._led.pop(partition, None)
-            self._wishes.pop(partition, None)
+            self._changes.pop(partition, None)
         self._deletions.look(partition)
         if change in {Change.LEADS, Change.FOLLOWS}:
             self._directory_assignments.note(TopicPartition(partition.topic, partition.index))
@@ -270,7 +273,7 @@ class Replicas:
             self.fetchers.leave(partition)
 
     def on_directory_online(self, log_dir: LogDir) -> None:
-        """It takes writes again: its replicas catch up."""
+        """Let the replicas of a log directory follow again: it takes writes."""
         for partition in self._lying_in(log_dir):
             if not partition.is_leader and not partition.is_retired:
                 self.fetchers.follow(partition)
@@ -280,12 +283,12 @@ class Replicas:
         return [one for one in self._topics if TopicPartition(one.topic, one.index) in log_dir.logs]
 
     def retry_unopened(self) -> None:
-        """Try to open the partitions that could not be opened, at the start or when they were made, soon."""
+        """Begin to open the partitions that could not be opened before."""
         self._topics.try_again()
         self.open_waiting()
 
     def open_waiting(self) -> None:
-        """Make the directories of replicas that are new here, soon."""
+        """Begin to create the directories of new replicas."""
         if self._is_opening or not self._topics.has_waiting or not self._runtime.running:
             return
         self._is_opening = True
@@ -308,11 +311,11 @@ class Replicas:
     # --- followers -----------------------------------------------------------------------------------
 
     async def serve(self, request: ReplicaFetch) -> ReplicaReads:
-        """Answer a follower: at once if there is news for it, otherwise when there is or its time is over."""
+        """Answer a follower: at once if there are records for it, else when there are or its time is over."""
         return await self._reads.serve(request)
 
     def on_start_moved(self, partition: Partition) -> None:
-        """Retention took the oldest records: the other replicas hear of it with the next fetch."""
+        """Note a new log start after retention; followers get it with their next fetch."""
         if partition.is_leader:
             self._deletions.begin(partition)
         else:
@@ -335,7 +338,7 @@ class Replicas:
                     watcher.on_gone()
 
     def nearest(self, partition: Partition, rack: str, offset: Offset) -> NodeId:
-        """Which replica a reader in this rack should read: the leader's, unless an in-sync one is nearer."""
+        """Return the replica for a consumer in this rack: the leader, unless an in-sync replica is nearer."""
         selector = self._settings.get("replica.selector.class")
         me = partition.node_id
         if selector != RACK_AWARE_SELECTOR or partition.leadership is None:
@@ -355,7 +358,7 @@ class Replicas:
         return max(near, key=lambda one: (one.end_offset, one.caught_up_ms)).node_id
 
     def silent_followers(self) -> tuple[NodeId, ...]:
-        """Nodes that are in sync for what is led here and have not fetched for too long."""
+        """Return the in-sync followers of this node that have not fetched for too long."""
         now_ms = self._runtime.clock.monotonic_ms()
         stalls = self._runtime.stalls
         limit_ms = silent_link_ms(self._settings)
@@ -371,18 +374,18 @@ class Replicas:
     # --- who is in sync ------------------------------------------------------------------------------
 
     def _want(self, partition: Partition) -> None:
-        wish = partition.wanted_in_sync(self._runtime.clock.monotonic_ms())
-        if wish is None:
+        wanted = partition.wanted_in_sync(self._runtime.clock.monotonic_ms())
+        if wanted is None:
             return
         log.debug(
             "partition=%s-%d epoch=%d: in sync are %s, should be %s",
             partition.topic,
             partition.index,
-            wish.leader_epoch,
+            wanted.leader_epoch,
             list(partition.isr),
-            list(wish.isr),
+            list(wanted.isr),
         )
-        self._wishes[partition] = wish
+        self._changes[partition] = wanted
         if not self._is_asking:
             self._is_asking = True
             try:
@@ -391,69 +394,69 @@ class Replicas:
                 self._is_asking = False
 
     async def _ask(self) -> None:
-        while self._wishes:
-            wishes = dict(list(self._wishes.items())[:_WISHES_MAX])
-            if not await self._ask_for(wishes):
+        while self._changes:
+            changes = dict(list(self._changes.items())[:_CHANGES_MAX])
+            if not await self._ask_for(changes):
                 await asyncio.sleep(_RETRY_MS / 1000)
         self._is_asking = False
 
-    async def _ask_for(self, wishes: dict[Partition, InSyncRequest]) -> bool:
+    async def _ask_for(self, changes: dict[Partition, InSyncRequest]) -> bool:
         """Whether the controller answered, for all of them."""
         request = AlterInSync(
             node_id=self._info.node_id,
             broker_epoch=self._membership.broker_epoch,
-            changes=tuple(_change(partition, wish) for partition, wish in wishes.items()),
+            changes=tuple(_change(partition, wanted) for partition, wanted in changes.items()),
         )
         try:
             results = await self.ask_controller(request)
         except MillpondError as error:
-            log.info("in-sync replicas of %d partitions wait: %s", len(wishes), error)
+            log.info("in-sync replicas of %d partitions wait: %s", len(changes), error)
             self._forget_overtaken()
             return False
         answers = {(result.topic_id, result.partition): result for result in results}
-        were = {partition: partition.isr for partition in wishes}
-        for partition, wish in wishes.items():
+        were = {partition: partition.isr for partition in changes}
+        for partition, wanted in changes.items():
             result = answers.get((partition.topic_id, partition.index))
             if result is not None:
-                self._on_result(partition, wish, result)
+                self._on_result(partition, wanted, result)
         _say_in_sync(were)
         self._forget_overtaken()
-        return not any(self._wishes.get(one) is wish for one, wish in wishes.items())
+        return not any(self._changes.get(one) is wanted for one, wanted in changes.items())
 
-    def _on_result(self, partition: Partition, wish: InSyncRequest, result: InSyncResult) -> None:
+    def _on_result(self, partition: Partition, wanted: InSyncRequest, result: InSyncResult) -> None:
         error = result.error
         if error is None:
-            if result.leader_epoch == wish.leader_epoch:
+            if result.leader_epoch == wanted.leader_epoch:
                 partition.on_in_sync_granted(
-                    wish, partition_epoch=result.partition_epoch, isr=result.isr
+                    wanted, partition_epoch=result.partition_epoch, isr=result.isr
                 )
         else:
             log.info(
                 "partition=%s-%d epoch=%d: %s are not taken for in sync: %s",
                 partition.topic,
                 partition.index,
-                wish.leader_epoch,
-                list(wish.isr),
+                wanted.leader_epoch,
+                list(wanted.isr),
                 error,
             )
             if isinstance(error, IneligibleReplica):
-                partition.on_in_sync_refused(wish)
+                partition.on_in_sync_refused(wanted)
             elif not isinstance(error, _OVERTAKEN):
                 return  # asked again
-        if self._wishes.get(partition) is wish:
-            del self._wishes[partition]
+        if self._changes.get(partition) is wanted:
+            del self._changes[partition]
 
     def _forget_overtaken(self) -> None:
-        """Wishes that newer metadata have settled."""
-        for partition, wish in list(self._wishes.items()):
+        """Drop the changes that newer metadata have settled."""
+        for partition, wanted in list(self._changes.items()):
             leadership = partition.leadership
-            if leadership is None or leadership.request is not wish:
-                del self._wishes[partition]
+            if leadership is None or leadership.request is not wanted:
+                del self._changes[partition]
 
     # --- for people ----------------------------------------------------------------------------------
 
     def report(self) -> ReplicaReport:
-        """How the replicas here are off."""
+        """Return the counts of replicas by their health."""
         here = list(self._topics)
         led = [one for one in here if one.is_leader]
         return ReplicaReport(
@@ -473,7 +476,7 @@ class Replicas:
 
 
 def _note_fetches(partition: Partition, fetched: dict[NodeId, int]) -> None:
-    """When its in-sync followers last fetched: for all partitions at once, so the latest counts."""
+    """Note when the in-sync followers of a partition last fetched; of all partitions the latest counts."""
     leadership = partition.leadership
     if leadership is not None:
         for node, follower in leadership.followers.items():
@@ -486,7 +489,7 @@ def _names(partitions: Iterable[Partition]) -> tuple[TopicPartition, ...]:
 
 
 def _say_in_sync(were: dict[Partition, tuple[NodeId, ...]]) -> None:
-    """One line for each node, however many partitions it is about."""
+    """Log changes of in-sync replicas, one line for each node."""
     came: Counter[NodeId] = Counter()
     went: Counter[NodeId] = Counter()
     for partition, before in were.items():
@@ -500,12 +503,12 @@ def _say_in_sync(were: dict[Partition, tuple[NodeId, ...]]) -> None:
         )
 
 
-def _change(partition: Partition, wish: InSyncRequest) -> InSyncChange:
+def _change(partition: Partition, wanted: InSyncRequest) -> InSyncChange:
     return InSyncChange(
         topic_id=partition.topic_id,
         partition=partition.index,
-        leader_epoch=wish.leader_epoch,
-        partition_epoch=wish.partition_epoch,
-        isr=wish.isr,
-        broker_epochs=wish.broker_epochs,
+        leader_epoch=wanted.leader_epoch,
+        partition_epoch=wanted.partition_epoch,
+        isr=wanted.isr,
+        broker_epochs=wanted.broker_epochs,
     )

@@ -1,4 +1,4 @@
-"""Limits on what replicas that are catching up may take, so that moving partitions leaves room for clients.
+"""Throttles of replicas that are catching up, so that moving partitions leaves bandwidth for clients.
 
 ``leader.replication.throttled.rate`` bounds what this node sends to them, and
 ``follower.replication.throttled.rate`` what it takes, in bytes a second. Topics name the replicas that are
@@ -26,7 +26,7 @@ _WINDOWS, _WINDOW_MS = 11, 1_000
 
 
 class ReplicationQuota:
-    """One direction: what leaders here send, or what followers here take."""
+    """The throttle of one direction: bytes that leaders send, or that followers fetch."""
 
     def __init__(
         self, side: str, *, runtime: Runtime, metadata: MetadataView, settings: NodeSettings
@@ -39,11 +39,11 @@ class ReplicationQuota:
 
     @property
     def is_limited(self) -> bool:
-        """Whether anybody may be held back at all."""
+        """Whether any replica may be throttled."""
         return self._limit < LONG_MAX
 
     def note(self, partition: Partition, size: int) -> None:
-        """So many bytes went over the wire."""
+        """Count bytes that were transferred."""
         if size and self._limit < LONG_MAX and self._is_meant(partition):
             self._rate.record(size, self._runtime.clock.monotonic_ms())
 
@@ -72,7 +72,7 @@ class ReplicationQuota:
 
 @lru_cache(maxsize=256)
 def _replicas(text: str) -> frozenset[tuple[int, NodeId]] | None:
-    """The pairs in "0:1,3:2"; None for all. What cannot be read is nobody."""
+    """Return the pairs in "0:1,3:2"; None for all; none for what cannot be parsed."""
     if text.strip() == "*":
         return None
     pairs = set()

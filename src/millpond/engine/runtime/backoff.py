@@ -1,8 +1,8 @@
-"""How long something that failed is left alone: longer each time that it fails again."""
+"""A delay before the next attempt that grows with each failure in a row."""
 
 
 class Backoff:
-    """How often something failed in a row, and when it is to be tried again."""
+    """Counts failures in a row and says when to try again."""
 
     __slots__ = ("_shortest_ms", "failures", "until_ms")
 
@@ -12,12 +12,12 @@ class Backoff:
         self.until_ms = 0
 
     def extend(self, now_ms: int, longest_ms: int) -> int:
-        """It failed once more; for how long to leave it."""
+        """Note a failure. Return the delay before the next attempt."""
         pause_ms = min(self._shortest_ms << min(self.failures, 16), longest_ms)
         self.failures += 1
         self.until_ms = now_ms + pause_ms
         return pause_ms
 
     def end(self) -> None:
-        """It works again."""
+        """Note a success."""
         self.failures = self.until_ms = 0

@@ -24,28 +24,28 @@ log = logging.getLogger(__name__)
 
 
 class Flushable(Protocol):
-    """A log that somebody waits for to be durable: a partition, or the metadata."""
+    """A log that requests wait for to be durable: a partition's, or the metadata's."""
 
     flush_queued: bool
 
     @property
     def topic(self) -> str:
-        """Its name, for the log of what happens."""
+        """The topic, for log lines."""
         ...
 
     @property
     def index(self) -> int:
-        """Its number."""
+        """The partition's index, for log lines."""
         ...
 
     @property
     def log(self) -> PartitionLog:
-        """What is flushed."""
+        """The log to flush."""
         ...
 
     @property
     def is_retired(self) -> bool:
-        """Whether its files are gone."""
+        """Whether its files were deleted."""
         ...
 
     def on_flushed(self) -> None:
@@ -53,7 +53,7 @@ class Flushable(Protocol):
         ...
 
     def on_flush_failed(self, error: MillpondError) -> None:
-        """What waited for the flush was not made durable, and the log takes nothing more."""
+        """A flush failed: its records are not durable, and the log takes no more."""
         ...
 
 
@@ -61,7 +61,7 @@ class Flusher:
     """The one flusher thread and the hand-over to and from it."""
 
     def __init__(self, threads: Threads, *, on_failure: Callable[[TopicPartition], None]) -> None:
-        """``on_failure`` is told of a log whose disk did not keep what it was given."""
+        """``on_failure`` is called with a log that could not be flushed."""
         self._threads = threads
         self._thread = threads.one("millpond-flusher")
         self._wanted: dict[Flushable, None] = {}
@@ -76,7 +76,7 @@ class Flusher:
         self._loop = asyncio.get_running_loop()
 
     async def stop(self) -> None:
-        """Finish what was asked for, then end the thread."""
+        """Finish the flushes that were requested, then end the thread."""
         await self.drained()
         # It has nothing left to do, so this does not wait; an executor would refuse at the end of a program.
         self._thread.stop(wait=True)
@@ -84,7 +84,7 @@ class Flusher:
     async def flush_all(self, partitions: Iterable[Partition]) -> None:
         """Make many logs durable at once, at the stop: a file system commits together what comes together.
 
-        Nothing else may be asked of the flusher meanwhile. What fails is logged and stays unflushed.
+        No other flush may be requested meanwhile. A failure is logged and its log stays unflushed.
         """
         await self.drained()
         plans = []
@@ -106,11 +106,11 @@ class Flusher:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something asked for has not ended."""
+        """Whether a requested flush has not ended."""
         return bool(self._under_way or self._wanted)
 
     async def drained(self) -> None:
-        """Wait until every flush asked for so far has ended."""
+        """Wait until every flush that was requested so far has ended."""
         while self.is_busy:
             assert self._loop is not None
             if self._idle is None:
@@ -126,7 +126,7 @@ class Flusher:
             self._loop.call_soon(self._take_turn)
 
     def hurry(self) -> None:
-        """Begin at once with what was asked for, before something else takes its time."""
+        """Begin the requested flushes now, before other work takes its time."""
         if self._turn_scheduled:
             self._take_turn()
 
@@ -171,9 +171,9 @@ class Flusher:
 
     def _failed(self, partition: Flushable, error: MillpondError) -> None:
         if partition.is_retired:
-            return  # its files went while they were being flushed
+            return  # its files were deleted while they were being flushed
         log.error(
-            "partition=%s-%d: flush failed (%s); writers that waited for it are told",
+            "partition=%s-%d: flush failed (%s); writers that waited for it get an error",
             partition.topic,
             partition.index,
             error,

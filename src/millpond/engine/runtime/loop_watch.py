@@ -1,4 +1,4 @@
-"""Looks at regular times whether this node's event loop keeps up; what it sees is in ``base/stalls.py``."""
+"""Checks at intervals whether this node's event loop keeps up; ``base/stalls.py`` keeps the results."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from millpond.engine.runtime.tasks import TaskOwner
 
 
 class LoopWatch:
-    """One for each node that has others to judge."""
+    """The watch of one node that judges other nodes by time."""
 
     def __init__(self, clock: Clock, tasks: TaskOwner) -> None:
         self._clock = clock
@@ -17,7 +17,7 @@ class LoopWatch:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look from now on."""
+        """Begin to check."""
         if self._task is None:
             self.stalls.tick(self._clock.monotonic_ms())
             self._task = self._tasks.keep(self._run, name="loop watch")

@@ -1,7 +1,8 @@
-"""Work for clients that would hold up the event loop: done beside it, by a few threads, in the order it came.
+"""Work for clients that would hold up the event loop: done by a few threads, in order of arrival.
 
-Who waits holds its connection's line, so there is at most one job for each connection. A job whose client has
-gone before it was begun is dropped; one that has begun runs to its end, which its own bounds make short.
+A connection waits for its job before it handles its next request, so there is at most one job for each
+connection. A job whose client disconnects before it has begun is dropped; one that has begun runs to its end,
+which its own bounds make short.
 """
 
 import asyncio
@@ -16,12 +17,12 @@ T = TypeVar("T")
 
 
 class OffloadPool:
-    """A few threads that share one line of jobs."""
+    """A few threads that share one queue of jobs."""
 
     def __init__(self, threads: Threads, name: str, count: int) -> None:
         self._idle: list[WorkThread] = [threads.one(f"{name}-{number}") for number in range(count)]
         self._all = tuple(self._idle)
-        # In the order in which they came; the future stands for who waits.
+        # In order of arrival, with the future that the caller waits for.
         self._waiting: dict[asyncio.Future[Any], Callable[[], object]] = {}
         self._stopped = False
 
@@ -32,11 +33,11 @@ class OffloadPool:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a thread has a job in hand."""
+        """Whether a thread is running a job."""
         return len(self._idle) < len(self._all)
 
     async def run(self, job: Callable[[], T]) -> T:
-        """Have a job done; its result, or what it raised. A job whose caller is cancelled is not begun."""
+        """Run a job; return its result or raise what it raised. A cancelled caller's job is not begun."""
         if self._stopped:
             raise ShuttingDown("the broker is stopping")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -48,7 +49,7 @@ class OffloadPool:
             self._waiting.pop(future, None)
 
     def stop(self) -> None:
-        """No more jobs; those that wait are given up. Does not wait for those in hand."""
+        """Take no more jobs and drop those that wait. Does not wait for running jobs."""
         self._stopped = True
         waiting, self._waiting = self._waiting, {}
         for future in waiting:

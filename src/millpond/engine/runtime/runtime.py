@@ -1,4 +1,4 @@
-"""What every part of a node may use: time, randomness, tasks, threads, and whether the node serves."""
+"""What every part of a node uses: clock, randomness, tasks, threads, and whether the node serves."""
 
 from millpond.base import limits
 from millpond.base.clock import Clock
@@ -21,7 +21,7 @@ class Runtime:
         self.rng = rng
         self.tasks = TaskOwner()
         self.threads = threads if threads is not None else RealThreads()
-        # Threads for clients' work that would hold up the event loop.
+        # Threads for work of clients that would hold up the event loop.
         self.offload = OffloadPool(self.threads, "millpond-beside", limits.CHECKING_THREADS_MAX)
         self.loop_watch = LoopWatch(clock, self.tasks)
         # Whether the node serves: from the end of its start until it begins to stop.

@@ -1,8 +1,7 @@
-"""Who owns the tasks: one root task that holds one ``TaskGroup``, from start to stop.
+"""Owns the broker's tasks: one root task holds one ``TaskGroup``, from start to stop.
 
-A child that fails by mistake is logged by name and does not take the broker down with it; a child that
-others rely on for as long as the broker runs (``keep``) begins again then. ``stop`` cancels what is left and
-waits for all of it.
+A task that fails because of a defect is logged by name and does not end the broker; a task that must run for
+as long as the broker does (``keep``) starts again then. ``stop`` cancels all tasks and waits for their end.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from millpond.base.errors import ShuttingDown
 
 log = logging.getLogger(__name__)
 
-# Before a task that failed by mistake begins again.
+# The delay before a task that failed because of a defect starts again.
 _AGAIN_S = 1.0
 
 
@@ -36,7 +35,7 @@ class TaskOwner:
         await ready
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
-        """Run a coroutine until it ends or the owner stops. Raises ``ShuttingDown`` if it has."""
+        """Run a coroutine until it ends or ``stop`` is called. Raises ``ShuttingDown`` after ``stop``."""
         if self._group is None:
             coroutine.close()
             raise ShuttingDown(f"task {name} is not begun: the broker is not running")
@@ -45,7 +44,7 @@ class TaskOwner:
 
         def on_done(done: asyncio.Task[None]) -> None:
             self._children.discard(done)
-            coroutine.close()  # it never began if the task was cancelled before its first step
+            coroutine.close()  # it never started if the task was cancelled before its first step
 
         task.add_done_callback(on_done)
         return task
@@ -53,7 +52,7 @@ class TaskOwner:
     def keep(
         self, make: Callable[[], Coroutine[Any, Any, None]], *, name: str
     ) -> asyncio.Task[None]:
-        """Run what ``make`` gives until it returns; made again if it fails by mistake. As ``spawn``."""
+        """As ``spawn``, for the coroutine that ``make`` returns; it is made again if it fails by a defect."""
         return self.spawn(self._kept(make, name), name=name)
 
     async def stop(self) -> None:
@@ -77,8 +76,8 @@ class TaskOwner:
         while True:
             try:
                 await make()
-            except Exception:  # a mistake in one round must not be the last round
-                log.exception("task %s failed; it begins again", name)
+            except Exception:  # a defect must not end the task for good
+                log.exception("task %s failed; it starts again", name)
             else:
                 return
             await asyncio.sleep(_AGAIN_S)
@@ -86,5 +85,5 @@ class TaskOwner:
     async def _guard(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         try:
             await coroutine
-        except Exception:  # the outermost line of a task
+        except Exception:  # the outermost frame of a task
             log.exception("task %s failed", name)

@@ -1,7 +1,7 @@
-"""Where work goes that may not hold up the loop: threads of our own.
+"""Threads for work that may not hold up the event loop.
 
-A ``WorkThread`` does one job after the other and reports each on the loop. The simulator gives its own
-``Threads``, which do the same at times that its seed decides, so that a whole node lives without a thread.
+A ``WorkThread`` does one job after the other and reports each on the loop. The simulator has its own
+``Threads``, which do the same at times that its seed decides, so that a whole node runs without a thread.
 
 The standard executor joins its threads when the process ends; a compaction of a large log must not
 keep a broker from stopping. These threads are daemons, and what they do is safe to lose at any point.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeAlias
 
-# What became of a job: its result, or what it raised.
+# The outcome of a job: its result, or what it raised.
 Done: TypeAlias = Callable[[Any, BaseException | None], None]
 
 # Enough for a disk to be busy; what one fsync costs most is waiting.
@@ -25,23 +25,23 @@ class WorkThread(Protocol):
     """One job at a time, in order."""
 
     def submit(self, job: Callable[[], object], done: Done) -> None:
-        """Do a job; ``done`` is called on the loop that runs now."""
+        """Run a job; ``done`` is called on the present loop."""
         ...
 
     def stop(self, *, wait: bool) -> None:
-        """No more jobs. ``wait`` until those in hand have ended, which blocks the caller."""
+        """Take no more jobs. With ``wait``, block until the accepted jobs have ended."""
         ...
 
 
 class Threads(Protocol):
-    """Who makes threads."""
+    """Makes threads."""
 
     def one(self, name: str) -> WorkThread:
-        """A thread of this name."""
+        """Return a thread of this name."""
         ...
 
     async def run_all(self, jobs: Sequence[Callable[[], None]]) -> list[BaseException | None]:
-        """Do many jobs at once; what each raised."""
+        """Run many jobs at once; return what each raised, or None."""
         ...
 
 
@@ -54,7 +54,7 @@ class DaemonThread:
         self._thread: threading.Thread | None = None
 
     def submit(self, job: Callable[[], object], done: Done) -> None:
-        """Do a job; ``done`` is called on the loop that runs now."""
+        """Run a job; ``done`` is called on the present loop."""
         loop = asyncio.get_running_loop()
 
         def act() -> None:
@@ -66,7 +66,7 @@ class DaemonThread:
                 error = raised
             try:
                 loop.call_soon_threadsafe(done, result, error)
-            except RuntimeError:  # the loop is closed: nobody waits any more
+            except RuntimeError:  # the loop is closed: no task waits for the result
                 return
 
         if self._thread is None:
@@ -75,7 +75,7 @@ class DaemonThread:
         self._jobs.put(act)
 
     def stop(self, *, wait: bool) -> None:
-        """No more jobs. ``wait`` until those in hand have ended, which blocks the caller."""
+        """Take no more jobs. With ``wait``, block until the accepted jobs have ended."""
         if self._thread is not None:
             self._jobs.put(None)
             thread, self._thread = self._thread, None
@@ -91,11 +91,11 @@ class RealThreads:
     """Threads of the operating system."""
 
     def one(self, name: str) -> WorkThread:
-        """A thread of this name."""
+        """Return a thread of this name."""
         return DaemonThread(name)
 
     async def run_all(self, jobs: Sequence[Callable[[], None]]) -> list[BaseException | None]:
-        """Do many jobs at once; what each raised."""
+        """Run many jobs at once; return what each raised, or None."""
         if not jobs:
             return []
         loop = asyncio.get_running_loop()

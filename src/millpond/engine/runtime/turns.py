@@ -21,30 +21,30 @@ from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
-# A piece may take about so long, while others wait and while nobody does.
+# The time that a piece may take, while other connections wait and while none does.
 SHORT_NS = 500_000
 LONG_NS = 6_000_000
-# All who have much to say get a part like this of what the others take, up to so long in a round.
+# The share of the other connections' time that all busy connections get in a round, and its bounds.
 _PART = 4
 ROUND_NS_MAX = 25_000_000
-# Whoever says no more than this, in bytes and in messages or acknowledgements, says little.
+# A connection that sends at most this, in bytes and in messages or acknowledgements, sends little.
 LITTLE_BYTES = 4 * 1024
 LITTLE_COUNT = 8
-# As often in a row, that is, until it counts: who has much to say may pause for breath.
+# It must send little so often in a row, because a busy connection may pause.
 LITTLE_TIMES = 4
-# So many pieces of others after it has spoken, nobody expects more of somebody who says little.
-_PATIENCE = 16
-# A piece is as large as this at least and at most, whatever it takes. At first nobody knows what it will.
+# After so many pieces of others, a connection that sends little is not expected to send again soon.
+_PIECES_EXPECTED_MAX = 16
+# The bounds of a piece in bytes, and its size before any piece of the connection was measured.
 PIECE_BYTES_MIN = 8 * 1024
 PIECE_BYTES_MAX = 256 * 1024
 _PIECE_BYTES_FIRST = 32 * 1024
 
 
 class Speaker(Protocol):
-    """One connection that has more to say."""
+    """A connection that has received more than it has handled."""
 
     def speak(self) -> None:
-        """Say a piece."""
+        """Handle a piece."""
         ...
 
 
@@ -78,7 +78,7 @@ class Timed(Generic[T]):
 
 
 class Pace:
-    """How much of what one connection says takes how long, by its last piece."""
+    """How many bytes of a connection take how long, by its last piece."""
 
     __slots__ = ("_bytes", "_little", "_ns")
 
@@ -87,17 +87,17 @@ class Pace:
         self._little = 0  # times in a row
 
     def fitting(self, ns: int) -> int:
-        """As many bytes as may take so long."""
+        """Return how many bytes take about so long."""
         return min(max(PIECE_BYTES_MIN, self._bytes * ns // self._ns), PIECE_BYTES_MAX)
 
     def said(self, size: int, ns: int) -> None:
-        """A piece took so long. What small ones cost says nothing about large ones."""
+        """Note how long a piece took. Small pieces say nothing about the cost of large ones."""
         self._little = 0
         if size >= PIECE_BYTES_MIN:
             self._bytes, self._ns = size, max(1, ns)
 
     def said_little(self) -> bool:
-        """Whether this is how this connection speaks."""
+        """Note a small read. Return whether this connection sends little."""
         self._little += 1
         return self._little >= LITTLE_TIMES
 
@@ -118,37 +118,37 @@ class Turns:
         self._is_scheduled = False
         self._has_hopped = False
         self._pieces = 0
-        # Who says little and has spoken last; how many pieces there were then, and when another one had.
+        # The last connection that sends little; the number of pieces when it sent, and when another one did.
         self._last: Speaker | None = None
-        self._last_at = self._other_at = -_PATIENCE
+        self._last_at = self._other_at = -_PIECES_EXPECTED_MAX
         self._short_ns = SHORT_NS
-        # Of pieces: in this round of the loop, and in all.
+        # The time of pieces: in this round of the loop, and in all.
         self._used_ns = self._said_ns = 0
         self._others_ns = self._rest_ns  # until the round before ended
 
     @property
     def _rest_ns(self) -> int:
-        """What everything but pieces has taken."""
+        """The time that everything but pieces has taken."""
         return self.busy_ns() - self._said_ns
 
     def is_hurried(self, speaker: Speaker) -> bool:
-        """Whether somebody else is likely to wait who says little."""
+        """Whether another connection that sends little is likely to wait."""
         at = self._other_at if speaker is self._last else self._last_at
-        return self._pieces - at < _PATIENCE
+        return self._pieces - at < _PIECES_EXPECTED_MAX
 
     def is_full(self, speaker: Speaker) -> bool:
-        """Whether others come first: there is no time left for it in this round of the loop."""
+        """Whether this round of the loop has no time left for a piece, so that others come first."""
         if self._used_ns >= ROUND_NS_MAX:
             return True
         is_late = bool(self._waiting) or self._used_ns >= SHORT_NS
         return is_late and self.is_hurried(speaker)
 
     def piece_ns(self, speaker: Speaker) -> int:
-        """How long a piece may take now."""
+        """Return how long a piece may take now."""
         return self._short_ns if self.is_hurried(speaker) else LONG_NS
 
     def said(self, speaker: Speaker, ns: int) -> None:
-        """Somebody has said a piece."""
+        """Note that a connection has handled a piece."""
         self._pieces += 1
         self._used_ns += ns
         self._said_ns += ns
@@ -156,13 +156,13 @@ class Turns:
             self._schedule()
 
     def said_little(self, speaker: Speaker) -> None:
-        """Somebody has who says little, and waits for what comes of it."""
+        """Note that a connection that sends little has sent, and waits for the outcome."""
         if speaker is not self._last:
             self._last, self._other_at = speaker, self._last_at
         self._last_at = self._pieces
 
     def wait(self, speaker: Speaker) -> None:
-        """It has more to say and does so in its turn; once for each time that it waits."""
+        """Queue a connection for its next turn; once for each time that it waits."""
         self._waiting.append(speaker)
         self._schedule()
 
@@ -172,7 +172,7 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._serve)
 
     def _serve(self) -> None:
-        """One round. In a hurry, sockets and what others have decided come first."""
+        """Run one round. In a hurry, sockets and decisions of other connections come first."""
         self._is_scheduled = False
         if self._waiting and not self._has_hopped and self.is_hurried(self._waiting[0]):
             self._has_hopped = True
@@ -196,5 +196,5 @@ class Turns:
 
 
 def short_round_ns(others_ns: int) -> int:
-    """How long those who have much to say may take together, after others have taken so long."""
+    """Return how long all busy connections together may take, after others have taken so long."""
     return max(SHORT_NS, min(others_ns // _PART, ROUND_NS_MAX))

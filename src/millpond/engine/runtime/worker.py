@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Worker:
-    """One thread, used by coroutines."""
+    """One thread whose jobs coroutines await."""
 
     def __init__(self, threads: Threads, name: str) -> None:
         self._thread = threads.one(name)
@@ -18,11 +18,14 @@ class Worker:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job is in hand that somebody waits for."""
+        """Whether a job runs that a coroutine waits for."""
         return self._in_hand > 0
 
     async def run(self, job: Callable[[], T]) -> T:
-        """Run a job on the thread; its result, or what it raised. A cancelled caller leaves it running."""
+        """Run a job on the thread.
+
+        Return its result or raise what it raised. It survives a cancelled caller.
+        """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def done(result: T, error: BaseException | None) -> None:
@@ -39,9 +42,9 @@ class Worker:
         return await future
 
     def post(self, job: Callable[[], None]) -> None:
-        """Run a job after those in hand; nobody waits for it."""
+        """Run a job after the accepted ones, without waiting for it."""
         self._thread.submit(job, lambda result, error: None)
 
     def stop(self) -> None:
-        """End the thread after the job in hand. Does not wait."""
+        """End the thread after the running job. Does not wait."""
         self._thread.stop(wait=False)

@@ -7,10 +7,10 @@ HTTP: Final = "http"
 
 
 class Attempts:
-    """One node's."""
+    """The login attempts of one node."""
 
     def __init__(self) -> None:
-        # By protocol: those that succeeded and those that failed.
+        # By protocol: successful and failed logins.
         self._counts: dict[str, tuple[int, int]] = {}
 
     def note(self, protocol: str, *, succeeded: bool) -> None:
@@ -21,7 +21,7 @@ class Attempts:
         self._counts.clear()
 
     def rows(self) -> list[dict[str, Any]]:
-        """By RabbitMQ's names."""
+        """Return the counts by RabbitMQ's names."""
         return [
             {
                 "protocol": protocol,

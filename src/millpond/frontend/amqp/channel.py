@@ -1,4 +1,4 @@
-"""One channel: its consumers, what is out on it, its confirms or its transaction."""
+"""One channel: its consumers, unacknowledged messages, confirms or transaction."""
 
 import asyncio
 from collections.abc import Iterator
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 # Messages that a channel is given at a time; more come when these have left.
 _WINDOW = 1_000
-# From so many queues on a channel looks which of them are gone.
+# From so many queues on a channel checks which of them were deleted.
 _QUEUES_MIN = 64
 
 
 @dataclass(slots=True)
 class Transaction:
-    """What a channel has said since it last committed.
+    """The publishes and acknowledgements of a channel since its last commit.
 
-    Publishes are addressed already; what was acknowledged is (verb, messages by their tags), in order.
+    Publishes are routed already; acknowledgements are (verb, messages by their tags), in order.
     """
 
     publishing: "Publishing"
@@ -37,43 +37,43 @@ class Transaction:
 
 
 class Channel:
-    """A channel as long as it is open. It is its consumers' sink."""
+    """An open channel: the sink of its consumers."""
 
     follows = True
 
     def __init__(self, session: "AmqpSession", number: int, name: str) -> None:
         self.session = session
         self.number = number
-        # Unique among all channels that ever were.
+        # Unique among all channels since the node started.
         self.name = name
         self.deliveries = Deliveries()
         self.confirms: Confirms | None = None
-        # Where its last publish went.
+        # The route of its last publish.
         self.way: Way | None = None
         self.transaction: Transaction | None = None
         self.prefetch = 0
         self.last_queue = ""
-        # Of the consumer of direct replies, and what makes their address.
+        # The tag of the consumer of direct replies, and the key of their address.
         self.replies_tag: str | None = None
         self.replies_key = ""
         self.is_closed = False
-        # Consumers whose queues are gone, to be told when something else has been said; None: at once.
+        # Consumers whose queues were deleted, to be told after the present answer; None: at once.
         self._untold: list[str] | None = None
         self.consumers: dict[str, tuple[QueueHandle, Consumer]] = {}
         self.writers: dict[str, DeliveryWriter] = {}
-        # Queues that this channel may hold messages of, by what deliveries call them.
+        # Queues that this channel may hold messages of, by the owner of their deliveries.
         self.queues: dict[str, QueueHandle] = {}
         self._queues_max = _QUEUES_MIN
         self._owners = 0
-        # Messages on their way to the socket, of those that are to be acknowledged and of the others.
+        # Messages that wait for the socket: those that must be acknowledged, and the others.
         self._waiting = [0, 0]
-        # Whose turn it is where the channel as a whole has a limit; the tags of those who take turns.
+        # The tags of consumers that take turns where the channel as a whole has a limit.
         self._limit = SharedLimit()
         self._tags: dict[str, str] = {}
         self._is_round = False
 
     def know(self, queue: QueueHandle) -> None:
-        """The channel may hold messages of this queue. Those that are gone are forgotten now and then."""
+        """Note a queue that the channel may hold messages of. Deleted queues are forgotten now and then."""
         self.queues[queue.key] = queue
         if len(self.queues) > self._queues_max:
             self.queues = {key: one for key, one in self.queues.items() if not one.is_gone}
@@ -85,7 +85,7 @@ class Channel:
         self.know(queue)
 
     def remove_consumer(self, tag: str) -> tuple[QueueHandle, Consumer] | None:
-        """The consumer that it was; None if there was none."""
+        """Remove and return a consumer; None if there is none."""
         known = self.consumers.pop(tag, None)
         if known is not None:
             owner = known[1].owner
@@ -98,12 +98,12 @@ class Channel:
         return f"{self.name}/{self._owners}"
 
     def say(self, method: Method, *, nowait: bool = False) -> None:
-        """An answer, unless its asker does not want to hear it."""
+        """Send an answer, unless the client asked for none (``no-wait``)."""
         if not nowait:
             self.session.send(self, method)
 
     def close(self) -> None:
-        """What is held goes back to its place."""
+        """Requeue the unacknowledged messages."""
         self.is_closed = True
         self.consumers.clear()
         if self.replies_tag is not None:
@@ -124,7 +124,7 @@ class Channel:
         if outbox.held_up:
             if consumer.owner in outbox.held_up:
                 return 0
-            # What waits for another consumer, and not for the socket, is not in this one's way.
+            # Messages that wait for another consumer, not for the socket, do not hold up this one.
             window += outbox.count_held_up(self, no_ack=consumer.no_ack)
         if window <= 0 or not self.deliveries.prefetch:
             return window
@@ -132,7 +132,7 @@ class Channel:
         if granted == 0:
             self.freed()
         if consumer.no_ack:
-            # It takes none of the room, but it waits until there is some, as in RabbitMQ.
+            # It uses no credit, but waits until there is some, as in RabbitMQ.
             return window if granted > 0 else 0
         return min(window, granted)
 
@@ -147,7 +147,7 @@ class Channel:
         self.session.outbox.write_now()
 
     def left(self, handout: Handout, count: int) -> None:
-        """So many messages have gone to the socket."""
+        """Note that so many messages were written to the socket."""
         before = self._waiting[handout.consumer.no_ack]
         self._waiting[handout.consumer.no_ack] = before - count
         if before > _WINDOW // 2 >= before - count:
@@ -155,7 +155,7 @@ class Channel:
         self.freed()
 
     def dropped(self, handout: Handout) -> None:
-        """These will not go to the socket."""
+        """Note that messages will not be written to the socket."""
         self._waiting[handout.consumer.no_ack] -= handout.next - handout.first
         self.freed()
 
@@ -163,22 +163,22 @@ class Channel:
 
     @property
     def _free(self) -> int:
-        """How many more messages that are to be acknowledged the channel as a whole takes."""
+        """Return the credit of the channel as a whole."""
         return self.deliveries.room - self._waiting[False]
 
     def set_limit(self, prefetch: int) -> None:
-        """For the whole channel from now on; 0 is none."""
+        """Set the prefetch limit of the whole channel; 0 is none."""
         self.deliveries.prefetch = prefetch
         self._limit.clear()
         self.wake_all()
 
     def wake_all(self) -> None:
-        """All queues of its consumers look whether these take more."""
+        """Wake all queues of the channel's consumers."""
         for queue, _consumer in self.consumers.values():
             queue.wake()
 
     def freed(self) -> None:
-        """Perhaps there is room again: those who wait for it have their turns."""
+        """Give waiting consumers their turns, if there is credit again."""
         if not self._is_round and self._limit.is_waited_for and not self.is_closed:
             self._begin_round()
 
@@ -191,7 +191,7 @@ class Channel:
             tag = self._tags.get(owner)
             if tag is not None:
                 self.consumers[tag][0].wake()
-        # Queues that were woken look in the next turn of the loop, before this.
+        # Queues that were woken deliver in the next turn of the loop, before this.
         asyncio.get_running_loop().call_soon(self._end_round)
 
     def _end_round(self) -> None:
@@ -219,7 +219,7 @@ class Channel:
 
     @contextmanager
     def telling_later(self) -> Iterator[None]:
-        """Consumers whose queues go meanwhile are told at the end: the client hears its answer first."""
+        """Hold back cancellations of consumers until the block ends: the client gets its answer first."""
         assert self._untold is None
         self._untold = []
         try:

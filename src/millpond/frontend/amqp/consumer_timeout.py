@@ -1,8 +1,8 @@
-"""Consumers that take messages and never settle them: after a time their channels are closed, as in RabbitMQ.
+"""Closes channels whose consumers do not acknowledge messages in time, as RabbitMQ does.
 
-How long is said by the consumer, its queue (argument or policy) or the broker (``consumer_timeout``), in this
-order. Channels are looked at now and then, all of them in one go; no delivery costs anything for it, and a
-time-out is noticed up to one such turn late.
+The time-out is that of the consumer, of its queue (argument or policy) or of the broker
+(``consumer_timeout``), in this order. All channels are checked at an interval, so deliveries cost nothing and
+a time-out is noticed up to one interval late.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _TURN_S = 10.0
 
 
 class ConsumerTimeouts:
-    """One for all sessions of a node."""
+    """The time-outs of all sessions of a node."""
 
     def __init__(self, frontend: "AmqpFrontend") -> None:
         self._frontend = frontend
@@ -34,7 +34,7 @@ class ConsumerTimeouts:
             self._timer.cancel()
 
     def _turn(self) -> None:
-        # Whatever becomes of this turn, there is a next one.
+        # The next check comes also if this one fails.
         self.start()
         now_ms = self._frontend.engine.runtime.clock.monotonic_ms()
         for session in tuple(self._frontend.sessions):
@@ -48,7 +48,7 @@ class ConsumerTimeouts:
                     session.fail_channel(channel, _timed_out(channel, timeout_ms))
 
     def _timeout_ms(self, channel: Channel, held: Held) -> int:
-        """How long this message may be out; 0 is for ever."""
+        """Return how long a message may be unacknowledged; 0 is for ever."""
         for _queue, consumer in channel.consumers.values():
             said = consumer.arguments.get(CONSUMER_TIMEOUT)
             if consumer.owner == held.owner and isinstance(said, int):

@@ -1,4 +1,4 @@
-"""Methods about a channel's consumers: who gets messages, how many at a time, and one at a time by asking."""
+"""Methods about consumers: basic.consume, basic.cancel, basic.qos and basic.get."""
 
 import asyncio
 import base64
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Consuming:
-    """One session's."""
+    """The methods of one session."""
 
     def __init__(self, session: "AmqpSession") -> None:
         self._session = session
@@ -47,7 +47,7 @@ class Consuming:
         asker = Consumer(
             owner=f"{channel.name}/get", channel=channel.name, tag="", no_ack=method.no_ack
         )
-        # Whatever comes of it: what was taken and could not be answered goes back with the channel.
+        # A message that was taken and could not be sent is requeued with the channel.
         channel.know(queue)
         got = await queue.got(asker)
         if got is None:
@@ -57,7 +57,7 @@ class Consuming:
             queue.lose_channel(channel.name)
             return
         handout, message, ready = got
-        self._session.frontend.tally.count(queue, GET_NO_ACK if method.no_ack else GET, 1)
+        self._session.frontend.stats.count(queue, GET_NO_ACK if method.no_ack else GET, 1)
         channel.deliveries.asker = asker.owner
         answer = BasicGetOk(
             delivery_tag=hold(channel, queue, handout, handout.first),
@@ -141,7 +141,7 @@ class Consuming:
         self, channel: Channel, method: BasicCancel, owner: str, ended: "asyncio.Future[None]"
     ) -> None:
         await ended
-        # What was on its way when the client said it.
+        # Messages that were in flight when the client cancelled.
         self._session.outbox.take_back(channel, owner)
         channel.writers.pop(owner, None)
         channel.say(BasicCancelOk(consumer_tag=method.consumer_tag), nowait=method.nowait)

@@ -1,6 +1,6 @@
-"""Methods about what is declared: exchanges, queues and bindings.
+"""Methods that declare, delete and bind exchanges and queues.
 
-Each becomes a command, which is decided by what everybody agreed on; its asker hears of it when it is agreed.
+Each becomes a command to the controller; the client is answered when its decision is committed.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ _BINDINGS: dict[type[Method], type[Method]] = {
 
 
 class Declarations:
-    """One session's."""
+    """The methods of one session."""
 
     def __init__(self, session: "AmqpSession") -> None:
         self._session = session
@@ -85,7 +85,7 @@ class Declarations:
         try:
             counts = await self._counted(declared)
         except errors.UnknownResource:
-            # It was there, and about to go because no client used it: this declares the next one.
+            # The queue was about to be deleted as unused: this declares the next one.
             declared = await self._decided(command)
             counts = await self._counted_if_there(declared)
         channel.last_queue = declared
@@ -107,8 +107,8 @@ class Declarations:
         return await self._session.frontend.queues.find(self._session.vhost, name).counted()
 
     async def _counted_if_there(self, name: str) -> Counts:
-        """Count what a queue holds that was declared a moment ago; one whose ``x-expires`` is a millisecond
-        may be gone already, and was empty.
+        """Count the messages of a queue that was just declared; one whose ``x-expires`` is a millisecond
+        may be deleted already, and was empty.
         """
         try:
             return await self._counted(name)
@@ -116,7 +116,7 @@ class Declarations:
             return Counts(ready=0, consumers=0)
 
     def _find_replies(self, channel: Channel, method: QueueDeclare) -> None:
-        """An address for direct answers can be asked for like a queue; it has one consumer or is none."""
+        """Answer a passive declaration of a reply address: it has one consumer or does not exist."""
         name = without_line_breaks(method.queue)
         if not self._session.frontend.replies.exists(name):
             raise errors.UnknownResource(f"no {queue_of(self._session.vhost, name)}")
@@ -126,7 +126,7 @@ class Declarations:
 
     async def delete_queue(self, channel: Channel, method: QueueDelete) -> None:
         # As in RabbitMQ, a client that deletes the queue of its own consumer hears that it is deleted, then
-        # that the consumer is gone.
+        # that the consumer is cancelled.
         with channel.telling_later():
             messages = await self._delete_queue(channel, method)
             channel.say(QueueDeleteOk(message_count=messages), nowait=method.nowait)
@@ -141,14 +141,14 @@ class Declarations:
             messages = await self._delete_if(command)
         else:
             if command.name in session.rooms.queues:
-                # A queue that nobody can host is to be got rid of all the same.
+                # A queue that no node can host must be deletable all the same.
                 with suppress(errors.MillpondError):
                     messages = (await queues.find(session.vhost, command.name).counted()).ready
             await queues.ask(command)
         return messages
 
     async def _delete_if(self, command: DeleteQueue) -> int:
-        """Its host counts, and nothing comes into the queue until it is gone or stays."""
+        """Delete a queue if its host finds it unused or empty; no message is admitted meanwhile."""
         session = self._session
         queues = session.frontend.queues
         decide(queues.broker, command)
@@ -156,15 +156,15 @@ class Declarations:
         while command.name in session.rooms.queues:
             queue = queues.find(session.vhost, command.name)
             if key not in {"", queue.key}:
-                break  # somebody has declared the next one
+                break  # another client has declared the next one
             key = queue.key
             try:
                 messages = await queue.delete_if(command)
                 break
             except errors.UnknownResource:
-                # It went at the same time, or to another host.
+                # It was deleted at the same time, or moved to another host.
                 await asyncio.sleep(0)
-        # Answered when it is known here; should it be there still, it is in use for all that is known.
+        # Answered when this node has applied it; if the queue still exists it counts as in use.
         await queues.ask(replace(command, messages=1, consumers=1, key=key))
         return messages
 

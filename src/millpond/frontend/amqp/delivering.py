@@ -1,4 +1,4 @@
-"""Deliveries' bytes: messages as they came, with the tags that their channel gives them."""
+"""Encodes deliveries: messages as they were published, with the tags of their channel."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from millpond.wire.amqp.properties import decode_properties, encode_properties
 
 
 class Written(NamedTuple):
-    """Deliveries as bytes, how many messages of the handout they are, and why the next cannot be read now."""
+    """Encoded deliveries, how many messages they are, and why the next one cannot be read now."""
 
     data: list[bytes]
     size: int
@@ -33,8 +33,8 @@ def deliveries(
     count_max: int,
     bytes_max: int,
 ) -> Written:
-    """Method, header and body of the first messages of a handout; at least one that is not lost, unless it
-    cannot be read now."""
+    """Encode the first messages of a handout; at least one that is not lost, unless it cannot be read
+    now."""
     consumer, lane, first, next_, _deliveries = handout
     writer = channel.writers.get(consumer.owner)
     if writer is None:
@@ -57,7 +57,7 @@ def deliveries(
             try:
                 message = take(lane, at)
             except MessageLost:
-                # The queue counts it; for the consumer it is as if it had never been handed out.
+                # The queue counts the delivery; the consumer does not see it.
                 queue.lose(lane, at, consumer)
                 continue
             except StorageFailure as error:
@@ -76,15 +76,15 @@ def deliveries(
                 size += sum(map(len, parts))
     finally:
         channel.left(handout, offset - first)
-    tally = channel.session.frontend.tally
-    tally.count(queue, DELIVER_NO_ACK if consumer.no_ack else DELIVER, offset - first)
+    stats = channel.session.frontend.stats
+    stats.count(queue, DELIVER_NO_ACK if consumer.no_ack else DELIVER, offset - first)
     if again:
-        tally.count(queue, REDELIVER, offset - first)
+        stats.count(queue, REDELIVER, offset - first)
     return Written(data, size, offset - first, failure)
 
 
 def hold(channel: Channel, queue: QueueHandle, handout: Handout, offset: int) -> int:
-    """The tag of a message that goes out now."""
+    """Return the delivery tag of a message that is sent now."""
     consumer = handout.consumer
     if consumer.no_ack:
         return channel.deliveries.add(None)

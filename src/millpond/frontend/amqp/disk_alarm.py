@@ -1,4 +1,4 @@
-"""The disk of the node that hosts a queue takes no writes: who publishes here is blocked until it is clear.
+"""Blocks publishers while the disk of the node that hosts a queue takes no writes.
 
 A publish that fails is nacked, and one without confirms is lost. So publishers at this node are held up from
 the first failure on, as by RabbitMQ's disk alarm, until the disk takes writes again or, on a cluster, other
@@ -18,7 +18,7 @@ _LOOK_S = 0.1
 
 
 class DiskAlarm:
-    """One for each node."""
+    """The disk alarm of one node."""
 
     def __init__(self, frontend: "AmqpFrontend") -> None:
         self._frontend = frontend
@@ -29,7 +29,7 @@ class DiskAlarm:
         return self._timer is not None
 
     def on_failure(self) -> None:
-        """What was published could not be written."""
+        """Begin the alarm: a publish could not be written."""
         if self._timer is None and self._holds:
             log.warning("publishers are blocked while the disk takes no writes")
             self._look_again()
@@ -53,7 +53,7 @@ class DiskAlarm:
             self._look_again()
 
     def look(self) -> None:
-        """Call the alarm off if it is over."""
+        """End the alarm if its reason has gone."""
         if self._timer is not None and not self._holds:
             self.stop()
             log.warning("publishers go on: the disk takes writes, or other nodes host the queues")

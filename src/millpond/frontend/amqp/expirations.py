@@ -8,12 +8,12 @@ _NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 def expiration_ms(text: str | None) -> int | None:
-    """How long a message may wait; None if there is no limit, or none that can be read."""
+    """Return how long a message may wait; None if there is no limit, or no valid one."""
     return None if text is None or wrong_expiration(text) is not None else int(text)
 
 
 def wrong_expiration(text: str) -> str | None:
-    """What is wrong with a text, in RabbitMQ's words; None if nothing is."""
+    """Return what is wrong with a text, in RabbitMQ's words; None if nothing is."""
     found = _NUMBER.match(text)
     if found is None:
         return "no_integer"

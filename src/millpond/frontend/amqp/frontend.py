@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class AmqpFrontend:
-    """One for each node; makes the sessions."""
+    """The AMQP front-end of a node; makes its sessions."""
 
     def __init__(
         self,
@@ -50,18 +50,18 @@ class AmqpFrontend:
             verifier,
         )
         self.replies = Replies(self)
-        self.tally = MessageStats(engine.runtime.clock)
-        self._patience = ConsumerTimeouts(self)
+        self.stats = MessageStats(engine.runtime.clock)
+        self._consumer_timeouts = ConsumerTimeouts(self)
         self.minority = MinorityWatch(self)
         self.queues.on_rights = self._on_rights
-        # Those that came by a socket and are not gone.
+        # Sessions of open sockets.
         self.sessions: set[AmqpSession] = set()
-        # Those of the management API, which publishes and gets messages by sessions in memory.
+        # Sessions in memory by which the management API publishes and gets messages.
         self.inner_sessions: set[AmqpSession] = set()
         self.pressure = NONE
         self._of_cluster = NONE
         self.disk_alarm = DiskAlarm(self)
-        # What looks at memory and disk of this machine; None where nothing does.
+        # Reads memory and disk of this machine; None without alarms.
         self.watch: PressureWatch | None = None
         self.cluster_pressure = ClusterPressure(
             self._apply_pressure,
@@ -77,7 +77,7 @@ class AmqpFrontend:
         }
 
     def offer(self, *, is_certified: bool) -> Offer:
-        """What a client is told, one that has shown a certificate or one that has not."""
+        """Return the properties of connection.start, for a client with or without a certificate."""
         offer = self._offers[is_certified]
         name = cluster_name(self.queues.broker, self.engine.info.cluster_id)
         if offer.server_properties["cluster_name"] != name:
@@ -102,13 +102,13 @@ class AmqpFrontend:
 
     def start(self) -> None:
         """Begin to watch clients; the node has started its queues."""
-        self._patience.start()
+        self._consumer_timeouts.start()
         self.minority.start()
 
     def stop(self) -> None:
-        self._patience.stop()
+        self._consumer_timeouts.stop()
         self.disk_alarm.stop()
-        self.tally.stop()
+        self.stats.stop()
         self.cluster_pressure.stop()
 
     def session(
@@ -120,7 +120,7 @@ class AmqpFrontend:
         certified_name: str = "",
         is_encrypted: bool = False,
     ) -> AmqpSession:
-        """A session for a connection that was just made."""
+        """Return a session for a new connection."""
         session = AmqpSession(
             self,
             writer,
@@ -133,7 +133,7 @@ class AmqpFrontend:
         return session
 
     def _on_rights(self, fact: Fact) -> None:
-        """Connections of users and virtual hosts that are gone end; others are asked anew what they may."""
+        """Close connections of deleted users and virtual hosts; check the permissions of others again."""
         for session in tuple(self.sessions):
             match fact:
                 case VirtualHostDeleted() if session.is_open and session.vhost == fact.name:
@@ -145,21 +145,21 @@ class AmqpFrontend:
 
     @property
     def is_low(self) -> bool:
-        """Whether who publishes now is to be blocked."""
+        """Whether connections that publish are blocked."""
         self.disk_alarm.look()
         return bool(self.pressure.low_on)
 
     def on_pressure(self, pressure: Pressure) -> None:
-        """Memory or disk of this machine run low, or do not any more."""
+        """Apply a change of this machine's memory and disk alarms."""
         self.cluster_pressure.set_own(pressure)
 
     def _apply_pressure(self, pressure: Pressure) -> None:
-        """Of any machine of the cluster. Who publishes then is blocked when it does."""
+        """Apply a change of the alarms of any node; connections that publish are blocked."""
         self._of_cluster = pressure
         self.on_disk_alarm()
 
     def on_disk_alarm(self) -> None:
-        """The disk of this node takes no writes, or does again; or what runs low has changed."""
+        """Block or unblock connections after a change of the alarms."""
         pressure = self._of_cluster
         if self.disk_alarm.is_raised and DISK not in pressure.low_on:
             pressure = replace(pressure, low_on=(*pressure.low_on, DISK))

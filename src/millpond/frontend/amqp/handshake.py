@@ -1,4 +1,4 @@
-"""Who a client is, and which virtual host it may have."""
+"""Authenticates clients and opens virtual hosts and channels for them."""
 
 import logging
 from collections.abc import Coroutine, Iterable, Iterator
@@ -22,10 +22,10 @@ log = logging.getLogger(__name__)
 
 
 def log_in(session: "AmqpSession", event: LoginOffered) -> Coroutine[Any, Any, None] | None:
-    """The client says who it is. Raises ``Violation``; the coroutine waits for keys that are fetched."""
+    """Authenticate the client. Raises ``Violation``; the coroutine waits until keys are fetched."""
     login = read_login(event.mechanism, event.response)
     if login.mechanism == EXTERNAL:
-        # What a client says of itself does not count; what its certificate says does.
+        # The certificate names the user; the user name in the response does not count.
         login = Login(EXTERNAL, session.certified_name, b"")
     try:
         _try(session, login)
@@ -78,7 +78,7 @@ def _refuse(session: "AmqpSession", login: Login, reason: str) -> None:
 def renew(
     session: "AmqpSession", method: ConnectionUpdateSecret
 ) -> Coroutine[Any, Any, None] | None:
-    """The client has another token. Raises ``Violation``; the coroutine does, too."""
+    """Take another token of the client. Raises ``Violation``; the coroutine does, too."""
     try:
         _renew(session, method)
     except KeysNeeded:
@@ -117,7 +117,7 @@ def _secret_refused(session: "AmqpSession", reason: str) -> Violation:
 
 
 def open_vhost(session: "AmqpSession", vhost: str) -> None:
-    """The client wants a virtual host. Raises ``UnknownVirtualHost``, ``VirtualHostRefused``; ``Violation``
+    """Open a virtual host. Raises ``UnknownVirtualHost``, ``VirtualHostRefused``; ``Violation``
     if this node serves no clients now.
     """
     session.frontend.minority.check()
@@ -146,14 +146,14 @@ def open_vhost(session: "AmqpSession", vhost: str) -> None:
 
 
 def may_enter(broker: Broker, user: str, scopes: tuple[str, ...] | None, vhost: str) -> bool:
-    """Whether a virtual host is open to somebody."""
+    """Whether a user may open a virtual host."""
     if scopes is not None:
         return allows_vhost(scopes, vhost)
     return (user, vhost) in broker.permissions
 
 
 def check_channels(session: "AmqpSession") -> None:
-    """The client opens another channel. Raises ``Violation``."""
+    """Open another channel. Raises ``Violation``."""
     limit = _user_limit(session, "max-channels")
     if limit is not None and limit <= sum(len(one.channels) for one in _of_user(session)):
         raise Violation(
@@ -174,11 +174,11 @@ def _of_user(session: "AmqpSession") -> Iterator["AmqpSession"]:
 
 
 def _connections_of(session: "AmqpSession", vhost: str) -> int:
-    """How many others of this node have the virtual host open."""
+    """Return how many other connections of this node have the virtual host open."""
     return sum(one.is_open and one.vhost == vhost for one in _counted(session))
 
 
 def _counted(session: "AmqpSession") -> Iterable["AmqpSession"]:
-    """Whom limits look at. Who administers the broker by HTTP is not shut out by them."""
+    """Return the connections that count for limits. Sessions of the management API do not."""
     sessions = session.frontend.sessions
     return sessions if session in sessions else ()

@@ -1,4 +1,4 @@
-"""What the broker says of itself when a client connects.
+"""The properties by which the broker introduces itself to a client.
 
 Clients decide by it. kombu, and Celery with it, limits a whole channel (``basic.qos`` with ``global``, whose
 later changes hold for consumers that are there) if ``product`` is RabbitMQ and ``version`` is at least 3.3
@@ -15,7 +15,7 @@ PRODUCT = "RabbitMQ"
 # The release that this broker is compared with; the management API says the same.
 RABBITMQ_VERSION = "3.10.8"
 
-# What clients ask for before they use it.
+# Capabilities that clients check before they use them.
 _CAPABILITIES = (
     "publisher_confirms",
     "exchange_exchange_bindings",

@@ -1,4 +1,4 @@
-"""Whether the other end of a connection is alive: heartbeats both ways, and the time to introduce oneself."""
+"""Heartbeats of a connection in both directions, and the time-out of its handshake."""
 
 import asyncio
 import logging
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# How long a peer may take to confirm the end. RabbitMQ waits as long.
-_GOODBYE_S = 30.0
+# How long a peer may take to confirm the end of a connection, as in RabbitMQ.
+_CLOSE_WAIT_S = 30.0
 
 
 class Liveness:
-    """One session's. ``hang_up`` ends a connection whose peer is taken for dead."""
+    """The liveness of one session. ``hang_up`` closes a connection whose peer is taken for dead."""
 
     def __init__(self, session: "AmqpSession", hang_up: Callable[[], None]) -> None:
         self._session = session
@@ -29,7 +29,7 @@ class Liveness:
         self._timer = asyncio.get_running_loop().call_later(timeout_s, self._be_quick)
 
     def begin(self, interval_s: int) -> None:
-        """The connection is open."""
+        """Begin heartbeats: the connection is open."""
         self._timer.cancel()
         now_ms = self._clock.monotonic_ms()
         self._beats = Heartbeats(interval_s, now_ms, now_ms)
@@ -39,8 +39,8 @@ class Liveness:
         self._timer.cancel()
 
     def leave(self) -> None:
-        """The peer was told that this is the end; whoever does not say goodbye is left anyway."""
-        self._timer = asyncio.get_running_loop().call_later(_GOODBYE_S, self._hang_up)
+        """Wait for the peer to confirm the end of the connection; after a while close it anyway."""
+        self._timer = asyncio.get_running_loop().call_later(_CLOSE_WAIT_S, self._hang_up)
 
     def received(self) -> None:
         if self._beats is not None:
@@ -51,7 +51,7 @@ class Liveness:
             self._beats.sent(self._clock.monotonic_ms())
 
     def set_deaf(self, *, is_deaf: bool) -> None:
-        """While the broker does not read from the connection its silence says nothing."""
+        """Ignore missing heartbeats while the broker does not read from the connection."""
         if self._is_deaf and not is_deaf:
             self.received()
         self._is_deaf = is_deaf

@@ -1,8 +1,8 @@
-"""Who somebody is, by a password or by a token: the chain of ``auth_backends``.
+"""Authenticates clients by password, token or certificate: the chain of ``auth_backends``.
 
-Each is asked in turn, and the first that knows the client says what it may: a user of the broker's own has
-permissions, the bearer of a token has its scopes. Signatures are looked at by a ``Verifier``, which may have
-to fetch keys; what the rest of a token means is decided in ``auth/claims.py``.
+The backends are asked in turn; the first that knows the client decides. A user of the broker has permissions,
+the bearer of a token has its scopes. A ``Verifier`` checks signatures, for which it may have to fetch keys;
+``auth/claims.py`` decides what the rest of a token means.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from millpond.rabbit.bootstrap import DEFAULT_USER
 from millpond.rabbit.broker import Broker
 
 INTERNAL, OAUTH = "internal", "oauth2"
-# RabbitMQ's other names of them.
+# RabbitMQ's other names of the backends.
 BACKENDS = {
     INTERNAL: INTERNAL,
     "rabbit_auth_backend_internal": INTERNAL,
@@ -29,30 +29,30 @@ BACKENDS = {
 
 
 class LoginRefused(errors.MillpondError):
-    """Somebody who is not let in; the text says why, for the log only."""
+    """The client is not authenticated; the text says why, for the log only."""
 
 
 class KeysNeeded(errors.MillpondError):
-    """A token of a key that is not here, or not surely valid any more: have keys fetched, and look again."""
+    """A token was signed with a key that is missing or may be outdated: fetch keys and check again."""
 
 
 class Verifier(Protocol):
-    """Who knows the keys that tokens are signed with."""
+    """Knows the keys that tokens are signed with."""
 
     rules: TokenRules
 
     def claims(self, token: bytes) -> Mapping[str, Any]:
-        """What a token says. Raises ``TokenRefused``, and ``KeysNeeded`` if ``fetch`` may help."""
+        """Return the claims of a token. Raises ``TokenRefused``, and ``KeysNeeded`` if ``fetch`` may help."""
         ...
 
     async def fetch(self) -> None:
-        """Have the keys of today; raises nothing if they cannot be had."""
+        """Fetch the present keys; raises nothing if that fails."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Somebody who is let in. ``scopes`` and ``expires_s`` are a token's; None for the broker's own users."""
+    """An authenticated client. ``scopes`` and ``expires_s`` are a token's; None for users of the broker."""
 
     name: str
     tags: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Known:
 
 
 class Logins:
-    """One node's."""
+    """The logins of one node."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Logins:
         assert OAUTH not in self._backends or verifier is not None
 
     def known(self, user: str, password: bytes, peer: str) -> Known:
-        """Whom a password or a token lets in. Raises ``LoginRefused`` and ``KeysNeeded``."""
+        """Authenticate by password or token. Raises ``LoginRefused`` and ``KeysNeeded``."""
         reasons: list[str] = []
         for backend in self._backends:
             try:
@@ -94,7 +94,7 @@ class Logins:
         raise LoginRefused("; ".join(reasons) or "there are no auth_backends")
 
     def certified(self, user: str, peer: str) -> Known:
-        """Whom a certificate names. Raises ``LoginRefused``."""
+        """Authenticate by certificate. Raises ``LoginRefused``."""
         if INTERNAL not in self._backends:
             raise LoginRefused(
                 "certificates name users of the backend internal, which is not there"
@@ -102,9 +102,9 @@ class Logins:
         return _checked(self._user(user), peer)
 
     def renewed(self, known: Known, secret: bytes) -> Known:
-        """Somebody with another token. Raises ``LoginRefused`` and ``KeysNeeded``."""
+        """Return the client with another token. Raises ``LoginRefused`` and ``KeysNeeded``."""
         if known.scopes is None:
-            # Passwords are not looked at again.
+            # Passwords are not checked again.
             return known
         try:
             found = self._by_token(secret)
@@ -146,7 +146,7 @@ def _checked(known: Known, peer: str) -> Known:
 
 
 class OnlyLocal(LoginRefused):
-    """A user who may come from this machine only, from another one."""
+    """Whether a user that may only connect from this machine connects from another one."""
 
 
 def is_local(peer: str) -> bool:

@@ -1,7 +1,7 @@
 """How many messages went through each queue, and how many a second: what RabbitMQ calls ``message_stats``.
 
 Counted where clients of this node are served, by turns and not by messages. Rates are those of the last five
-seconds, as RabbitMQ's are; while nothing happens nobody looks. Totals begin with the node and go with the
+seconds, as RabbitMQ's are; while nothing happens no timer runs. Totals begin with the node and end with the
 queue.
 """
 
@@ -29,7 +29,7 @@ _LEFT: Final = (DELIVER, DELIVER_NO_ACK, GET, GET_NO_ACK)
 
 
 class Totals:
-    """What was counted of one queue, or of all."""
+    """The counts of one queue, or of all."""
 
     __slots__ = ("counts", "rates", "sampled")
 
@@ -39,7 +39,7 @@ class Totals:
         self.rates = [0.0] * len(NAMES)
 
     def sample(self, seconds: float) -> bool:
-        """A while has passed; whether anything happened in it or in the one before."""
+        """Begin the next interval. Return whether anything was counted in the last two."""
         was = any(self.rates)
         pairs = zip(self.counts, self.sampled, strict=True)
         self.rates = [(now - then) / seconds for now, then in pairs]
@@ -47,7 +47,7 @@ class Totals:
         return was or any(self.rates)
 
     def row(self) -> dict[str, object]:
-        """As RabbitMQ shows it; empty if nothing ever happened."""
+        """Return the counts as RabbitMQ shows them; empty if there are none."""
         if not any(self.counts):
             return {}
         left = sum(self.counts[kind] for kind in _LEFT)
@@ -63,7 +63,7 @@ def _rate(rate: float) -> dict[str, float]:
 
 
 class MessageStats:
-    """One node's."""
+    """The counts of one node."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -73,11 +73,11 @@ class MessageStats:
         self._sampled_ms = 0
 
     def of(self, queue: QueueHandle) -> Totals:
-        """What was counted of a queue."""
+        """Return the counts of a queue."""
         return self._queues.get(queue) or Totals()
 
     def count(self, queue: QueueHandle, kind: int, count: int) -> None:
-        """So many messages of a queue."""
+        """Count messages of a queue."""
         found = self._queues.get(queue)
         if found is None:
             found = self._queues[queue] = Totals()

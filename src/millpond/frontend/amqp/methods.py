@@ -1,4 +1,4 @@
-"""What each method of a channel means: which part of the front-end carries it out."""
+"""Dispatches each method of a channel to the part of the front-end that carries it out."""
 
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 
 
 class Methods:
-    """One session's. What has to wait comes back as a coroutine."""
+    """The methods of one session. A method that has to wait returns a coroutine."""
 
     def __init__(self, session: "AmqpSession") -> None:
         self._session = session
-        self._furniture = Declarations(session)
+        self._declarations = Declarations(session)
         self._consuming = Consuming(session)
         self._transactions = session.transactions
 
@@ -63,20 +63,20 @@ class Methods:
             if isinstance(method, ConnectionUpdateSecret):
                 return renew(self._session, method)
             return None
-        furniture = self._furniture
+        declarations = self._declarations
         match method:
             case QueueDeclare():
-                return furniture.declare_queue(channel, method)
+                return declarations.declare_queue(channel, method)
             case QueueDelete():
-                return furniture.delete_queue(channel, method)
+                return declarations.delete_queue(channel, method)
             case QueuePurge():
-                return furniture.purge(channel, method)
+                return declarations.purge(channel, method)
             case ExchangeDeclare():
-                return furniture.declare_exchange(channel, method)
+                return declarations.declare_exchange(channel, method)
             case ExchangeDelete():
-                return furniture.delete_exchange(channel, method)
+                return declarations.delete_exchange(channel, method)
             case QueueBind() | QueueUnbind() | ExchangeBind() | ExchangeUnbind():
-                return furniture.bind(channel, method)
+                return declarations.bind(channel, method)
             case BasicGet():
                 return self._consuming.get(channel, method)
             case BasicConsume():

@@ -1,4 +1,4 @@
-"""Clients of a node that is cut off from the majority of its cluster are told, so that they go elsewhere.
+"""Closes the connections of a node that is cut off from the majority, so that clients go to another node.
 
 Such a node hosts no queue, cannot reach the nodes that do, and nothing can be declared there. What is
 published to queues that it hosted is refused as soon as its lease is over (``engine/queues/queues.py``).
@@ -28,7 +28,7 @@ _AGAIN_S = 1.0
 
 
 class MinorityWatch:
-    """One for each node."""
+    """The watch of one node."""
 
     def __init__(self, frontend: "AmqpFrontend") -> None:
         self._frontend = frontend
@@ -41,7 +41,7 @@ class MinorityWatch:
 
     @property
     def reason(self) -> str | None:
-        """Why clients are not served here; None if they are."""
+        """Return why clients are not served here; None if they are."""
         engine = self._frontend.engine
         if not engine.membership.is_cut_off or not (self._is_alone or self._is_late):
             return None
@@ -59,13 +59,13 @@ class MinorityWatch:
 
     @property
     def _is_late(self) -> bool:
-        """Whether there would be a controller by now if there was to be one."""
+        """Whether a controller would have answered by now if there was one."""
         engine = self._frontend.engine
         session_ms: int = engine.settings.get("broker.session.timeout.ms")
         lease_ms: int = min(session_ms, engine.settings.get("broker.silence.timeout.ms"))
         # The controller answers one whose disk fails. What it decided about it cannot be read there.
-        patience_ms = lease_ms if engine.disk.is_offline else max(session_ms - lease_ms, lease_ms)
-        return engine.membership.cut_off_ms >= patience_ms
+        tolerated_ms = lease_ms if engine.disk.is_offline else max(session_ms - lease_ms, lease_ms)
+        return engine.membership.cut_off_ms >= tolerated_ms
 
     def _on_lease_end(self) -> None:
         if self._task is None or self._task.done():
@@ -77,7 +77,7 @@ class MinorityWatch:
                 return
 
     async def _watch(self) -> None:
-        """Until the controller has answered again."""
+        """Watch until the controller has answered again."""
         membership = self._frontend.engine.membership
         while membership.is_cut_off:
             self._is_alone = not await self._reaches_majority()
@@ -98,7 +98,7 @@ class MinorityWatch:
         return answered + (own in voters.ids) >= voters.majority
 
     async def _answers(self, node: NodeId) -> bool:
-        """Whether a node says anything, if only that it is not to be asked."""
+        """Whether a node answers at all, if only with a refusal."""
         peers = self._frontend.engine.peers
         if peers is None:
             return False

@@ -1,4 +1,4 @@
-"""Which queue a method means, and whether its sender may read it."""
+"""Finds the queue of a method and checks that its sender may read it."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def queue_name(channel: Channel, name: str) -> str:
-    """A queue by its name, or the one that the channel declared last."""
+    """Return a queue by its name, or the one that the channel declared last."""
     name = without_line_breaks(name) or channel.last_queue
     if not name:
         raise errors.UnknownResource("no previously declared queue")
@@ -22,7 +22,7 @@ def queue_name(channel: Channel, name: str) -> str:
 
 
 def readable(session: "AmqpSession", channel: Channel, name: str) -> QueueHandle:
-    """A queue that messages are to be taken from."""
+    """Return a queue that the client may read."""
     name = queue_name(channel, name)
     queue = session.rooms.queue(name)
     check_right(session.frontend.queues.broker, session.asker, queue.resource, Right.READ)

@@ -1,8 +1,8 @@
-"""What waits to go to one client: deliveries as ranges of a queue, and the bytes of the wire.
+"""What waits to be sent to one client: deliveries as ranges of a queue, and bytes of the wire.
 
 Deliveries are not bytes until the socket takes them: only then are their bodies read and their tags given.
-A client that does not read holds up its own deliveries, and beyond a bound it is not listened to any more.
-What cannot be read now holds up the deliveries of its consumer, in order, until it can be.
+A client that does not read holds up its own deliveries, and beyond a bound the broker stops reading from it.
+A message that cannot be read now holds up the deliveries of its consumer, in order, until it can be.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from millpond.frontend.amqp.delivering import Written, deliveries
 from millpond.queue.steps import Handout
 from millpond.wire.amqp.server import ServerConnection
 
-# Deliveries that are written in one go; then others have their turn.
+# Deliveries that are written at once, before other connections get their turn.
 _DELIVERIES_A_TURN = 1_000
 _DELIVERY_BYTES_A_TURN = 512 * 1024
-# As long as RabbitMQ lets a stranger wait, and a client that it does not understand any more.
+# How long RabbitMQ delays the end of an unauthenticated or malformed connection.
 _LINGER_S = 3.0
 # How long a client may take to end the connection that it has closed. RabbitMQ waits as long.
 _LEAVING_S = 30.0
-# Answers that a client may leave unread before it is not listened to any more.
+# Bytes of answers that a client may leave unread before the broker stops reading from it.
 _UNREAD_BYTES_MAX = 4 * 1024 * 1024
 
 
@@ -46,7 +46,7 @@ class Writer(Protocol):
 
 
 class _Posted(NamedTuple):
-    """Deliveries that have not gone to the socket yet."""
+    """Deliveries that are not written to the socket yet."""
 
     channel: Channel
     queue: QueueHandle
@@ -54,7 +54,7 @@ class _Posted(NamedTuple):
 
 
 class Outbox:
-    """One session's. ``on_sent`` hears of every write, ``on_error`` why a delivery cannot be made."""
+    """The outbox of a session. ``on_sent`` is called for each write, ``on_error`` with a failed delivery."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Outbox:
         self._on_error = on_error
         self._posted: deque[_Posted] = deque()
         self._unreadable: Retries[str] = Retries(self._read_again)
-        # By their owners: consumers whose next message cannot be read now.
+        # Consumers whose next message cannot be read now, by owner.
         self.held_up = self._unreadable.waiting
         self._is_scheduled = False
         self._is_closed = False
@@ -83,51 +83,51 @@ class Outbox:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the client does not take what it is sent."""
+        """Whether the client does not read."""
         return self.is_paused or self._is_closed
 
     @property
     def is_overfull(self) -> bool:
-        """Whether more is unread than a client may leave."""
+        """Whether the client leaves more unread than it may."""
         return self._unread_bytes > _UNREAD_BYTES_MAX
 
     def resume(self) -> None:
-        """The socket takes more."""
+        """Go on writing: the socket takes more."""
         self.is_paused = False
         self._unread_bytes = 0
         self.schedule()
 
     def clear(self) -> None:
-        """No delivery will go out any more."""
+        """Drop all deliveries."""
         self._posted.clear()
 
     def close(self) -> None:
-        """The socket is gone."""
+        """Drop everything: the socket is closed."""
         self._is_closed = True
         self._posted.clear()
         self._unreadable.close()
 
     def linger(self) -> None:
-        """Let somebody whom nobody knows wait for the end, so that he does not come back at once."""
+        """Delay closing an unauthenticated connection, so that the client does not reconnect at once."""
         self._linger_s = _LINGER_S
 
     def expect_end(self) -> None:
-        """The client has closed the connection and ends it when it hears that this is known."""
+        """Give the client time to end the connection that it has closed."""
         self._leaving_s = _LEAVING_S
 
     def end_at_once(self) -> None:
-        """The client knows that the connection is closed, and says nothing more."""
+        """End the connection: the client knows that it is closed."""
         self._leaving_s = 0.0
 
     # --- deliveries ----------------------------------------------------------------------------------
 
     def post(self, channel: Channel, queue: QueueHandle, handout: Handout) -> None:
-        """Send these when the socket takes them."""
+        """Queue deliveries for the socket."""
         self._posted.append(_Posted(channel, queue, handout))
         self.schedule()
 
     def count_held_up(self, channel: Channel, *, no_ack: bool) -> int:
-        """How many messages of a channel wait for what cannot be read now."""
+        """Return how many messages of a channel wait behind one that cannot be read now."""
         return sum(
             handout.next - handout.first
             for of, _queue, handout in self._posted
@@ -143,7 +143,7 @@ class Outbox:
             self._unreadable.forget(owner)
 
     def unread(self, channel: Channel, queue: QueueHandle, lane: int) -> int:
-        """Where the deliveries of a queue begin that wait for the socket."""
+        """Return the first offset of a queue's deliveries that wait for the socket."""
         return min(
             (
                 posted.handout.first
@@ -159,7 +159,7 @@ class Outbox:
         self._posted = deque(one for one in self._posted if one.channel is not channel)
 
     def forget(self, channel: Channel, queue: QueueHandle, owner: str) -> None:
-        """A consumer's queue has moved: what has not gone to the socket will come again."""
+        """Drop the unsent deliveries of a consumer whose queue has moved: they will come again."""
         kept: deque[_Posted] = deque()
         for posted in self._posted:
             is_meant = posted.channel is channel and posted.handout.consumer.owner == owner
@@ -171,7 +171,7 @@ class Outbox:
         self._unreadable.forget(owner)
 
     def take_back(self, channel: Channel, owner: str) -> None:
-        """A consumer stops: what has not gone to it goes back to its place.
+        """Requeue the unsent deliveries of a consumer that stops.
 
         What it need not acknowledge is over already, so that is sent, whether the socket takes it or not. If
         it cannot be read now it is sent when it can be.
@@ -189,7 +189,7 @@ class Outbox:
         self._posted = kept
 
     def _write_all(self, posted: _Posted) -> list[_Posted]:
-        """Write a whole handout, however large; what of it cannot be read now."""
+        """Write a whole handout, however large. Return the part that cannot be read now."""
         handout = posted.handout
         if handout.consumer.owner in self.held_up:
             return [posted]
@@ -205,18 +205,18 @@ class Outbox:
     # --- the socket ----------------------------------------------------------------------------------
 
     def schedule(self) -> None:
-        """Write soon."""
+        """Write in the next turn of the loop."""
         if not self._is_scheduled and not self._is_closed:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._write_out)
 
     def write_now(self) -> None:
-        """Write in this turn of the loop, not in the next."""
+        """Write in this turn of the loop."""
         if self._posted and not self._is_closed:
             self._write_posted()
 
     def flush(self) -> None:
-        """Write what the wire has."""
+        """Write the bytes of the wire."""
         if self._is_closed:
             return
         data = self._wire.data_to_send()
@@ -255,7 +255,7 @@ class Outbox:
                 posted = self._posted.popleft()
                 channel, queue, handout = posted
                 if channel.is_closed or queue.is_gone:
-                    # Others on the channel get the room that these had.
+                    # Other consumers of the channel get the credit of these.
                     channel.left(handout, handout.next - handout.first)
                     continue
                 if self.held_up and handout.consumer.owner in self.held_up:
@@ -288,12 +288,12 @@ class Outbox:
             self._unreadable.failed(owner, name, written.failure)
         else:
             self._unreadable.worked(owner)
-            # It takes more again.
+            # Its messages can be read again.
             posted.queue.wake()
 
 
 def _rest(posted: _Posted, written: Written) -> list[_Posted]:
-    """What of a handout has not been written."""
+    """Return the part of a handout that is not written."""
     handout = posted.handout
     first = handout.first + written.messages
     return [posted._replace(handout=handout._replace(first=first))] if first < handout.next else []

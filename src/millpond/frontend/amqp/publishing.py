@@ -1,8 +1,8 @@
 """Publishes: from what one read brought for one channel to one append for each queue, and to confirms.
 
-Every message is addressed and checked first; then each queue gets its messages in one batch. A confirm is
-said when every append that the message is part of is durable, for as many as can be at once. What is wrong
-with one message closes the channel, after those before it were carried out.
+Every message is routed and checked first; then each queue gets its messages in one batch. A confirm is sent
+when every append of the message is durable, for as many messages as possible at once. An error of one message
+closes the channel, after the messages before it were appended.
 """
 
 import asyncio
@@ -35,24 +35,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Transient, persistent, and not said.
+# Transient, persistent, and not set.
 _DELIVERY_MODES = frozenset((None, 1, 2))
 
-# Queues that are appended to before others have a turn: some milliseconds.
+# Queues that are appended to before other connections get their turn: some milliseconds.
 QUEUES_A_STEP = 100
 
 
 class _Share(NamedTuple):
-    """What one queue gets: messages, and which of all that came they are."""
+    """The messages for one queue, and their numbers among all publishes."""
 
     numbers: list[int]
     messages: list[Message]
 
 
 class Way(NamedTuple):
-    """Where a message went, for those behind it that differ in nothing but the body.
+    """The route of a message, for later ones that differ in the body only.
 
-    It holds until something is declared, deleted or allowed: ``changes`` counts that.
+    It holds until a declaration or a permission changes: ``changes`` counts that.
     """
 
     method: BasicPublish
@@ -77,17 +77,17 @@ class Publishing:
         self._in_transaction = in_transaction
         self._queues: dict[str, _Share] = {}
         self._count = 0
-        # Those that have nowhere to go and whose publisher wants them back.
+        # Unroutable messages that are returned to their publisher.
         self._unroutable: list[Publish] = []
-        # By number: those of a transaction that are to come back if none of their queues is there.
+        # By number: messages of a transaction that are returned if none of their queues exists.
         self._mandatory: dict[int, Publish] = {}
-        # Numbers, from 0, of those that some queue did not take.
+        # Numbers, from 0, of the messages that a queue did not take.
         self._refused: set[int] = set()
-        # What is awaited, and which messages it is about.
+        # Futures of appends, and the numbers of their messages.
         self._durable: dict[Kept, _Share] = {}
 
     def add(self, publishes: list[Publish]) -> None:
-        """Address these. Raises what is wrong with one of them; those before it stay added."""
+        """Route messages. Raises what is wrong with one of them; those before it stay added."""
         frontend = self._session.frontend
         now_ms = frontend.engine.runtime.clock.now_ms()
         changes = frontend.queues.broker.changes
@@ -97,7 +97,7 @@ class Publishing:
         shares: list[_Share] | None = None
         for publish in publishes:
             method, block, body = publish
-            # A publisher says the same again and again: only the body is new.
+            # A publisher repeats method and properties: only the body is new.
             if way is None or way.method is not method or way.properties != block:
                 way, shares = self._add(publish, now_ms, changes), None
                 continue
@@ -130,16 +130,16 @@ class Publishing:
 
     @property
     def is_wide(self) -> bool:
-        """Whether so many queues get something that others are to be served in between."""
+        """Whether so many queues get messages that other connections must be served in between."""
         return len(self._queues) > QUEUES_A_STEP
 
     def carry_out(self) -> None:
-        """Append what was added."""
+        """Append the added messages."""
         for _step in self.steps():
             pass
 
     def steps(self) -> Iterator[None]:
-        """The same in steps of some milliseconds."""
+        """Append the added messages in steps of some milliseconds."""
         queues = self._session.frontend.queues
         if self._in_transaction:
             self._look_again()
@@ -160,12 +160,12 @@ class Publishing:
                 continue
             for durable in taken.durable:
                 self._durable[durable] = share
-            self._session.frontend.tally.count(queue, PUBLISH, taken.admitted)
+            self._session.frontend.stats.count(queue, PUBLISH, taken.admitted)
             if taken.admitted < count:
                 self._refused.update(share.numbers[taken.admitted :])
 
     def _look_again(self) -> None:
-        """What was published in a transaction is on its way from now on, to the queues that are there now."""
+        """Begin to append the publishes of a transaction, to the queues that exist now."""
         now_ms = self._session.frontend.engine.runtime.clock.now_ms()
         there = self._session.rooms.queues
         self._queues = {
@@ -182,7 +182,7 @@ class Publishing:
         ]
 
     def confirm(self) -> None:
-        """Answer when everything is durable, if the channel wants to hear it."""
+        """Send confirms when everything is durable, if the channel is in confirm mode."""
         if self._channel.confirms is None:
             for future in self._durable:
                 future.add_done_callback(_ignore)
@@ -194,7 +194,7 @@ class Publishing:
         when_all_done(self._durable, lambda: self._answer(first, is_kept=self._are_kept()))
 
     async def settled(self) -> bool:
-        """Wait until everything is durable; whether it all is."""
+        """Wait until everything is durable. Return whether it all is."""
         if self._durable:
             await asyncio.wait(self._durable)
         return self._are_kept() and not self._refused
@@ -205,14 +205,14 @@ class Publishing:
         return all(kept)
 
     def _look_at(self, done: Kept) -> bool:
-        """Whether it is as durable as it should be. What a queue did not admit after all is refused."""
+        """Whether an append succeeded. A message that a queue did not admit counts as refused."""
         if done.cancelled():
             return False
         error = done.exception()
         if error is not None:
             if isinstance(error, errors.StorageFailure):
                 self._session.frontend.disk_alarm.on_failure()
-            # A queue that goes during the commit is as good as one that went before.
+            # A queue that is deleted during the commit counts as deleted before it.
             return self._in_transaction and isinstance(error, errors.UnknownResource)
         admitted = done.result()
         if admitted is not None:
@@ -228,7 +228,7 @@ class Publishing:
         return share
 
     def _add(self, publish: Publish, now_ms: int, changes: int) -> "Way | None":
-        """Address one; the way that it went if others like it may go it, too."""
+        """Route one message. Return its route if later messages like it may take it, too."""
         method, block, body = publish
         session = self._session
         rooms = session.rooms
@@ -255,7 +255,7 @@ class Publishing:
                 kept: Table = {name: one for name, one in headers.items() if name != "BCC"}
                 properties = changed(properties, headers=kept)
                 block = encode_properties(properties)
-                # Nobody hears of these, not even whoever gets the message back.
+                # Neither consumers nor the publisher of a returned message see these headers.
                 publish = publish._replace(properties=block)
         if properties.delivery_mode not in _DELIVERY_MODES:
             raise _invalid(f"{{delivery_mode_unknown,{properties.delivery_mode}}}")
@@ -266,7 +266,7 @@ class Publishing:
             )
         routed = Routed(keys, properties.headers or {})
         if not rooms.router.is_by_key(exchange, keys):
-            # It may be chosen by something else, or by lot.
+            # The exchange type may choose by other properties, or at random.
             chance = session.frontend.engine.runtime.rng.randrange(CHANCES)
             routed = Routed(keys, routed.headers, chosen_by(properties), chance)
         found = rooms.router.route(exchange, routed)
@@ -318,7 +318,7 @@ class Publishing:
             raise errors.InvalidQueueArgument(f"invalid expiration '{expiration}': {wrong}")
 
     def _reply(self, keys: tuple[str, ...], message: Message) -> None:
-        """For channels that wait for answers; such a name is no queue, so nobody hears what became of it."""
+        """Send replies to waiting channels; such an address is no queue, so there is no confirm of them."""
         for address in sorted(set(keys)):
             self._session.frontend.replies.send(address, message)
 
@@ -357,7 +357,7 @@ class Publishing:
 
 
 def _queues_named(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """The queues that the default exchange means by routing keys, whether they are there or not."""
+    """Return the queues that routing keys name at the default exchange, existing or not."""
     return tuple(
         key
         for key in dict.fromkeys(keys)
@@ -375,6 +375,6 @@ def _invalid(why: str) -> errors.InvalidQueueArgument:
 
 
 def _ignore(done: Kept) -> None:
-    """Nobody asked to hear of it; the log has said what went wrong."""
+    """Ignore an error that was logged and that no confirm waits for."""
     if not done.cancelled():
         done.exception()

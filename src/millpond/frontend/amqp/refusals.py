@@ -1,4 +1,4 @@
-"""What a refusal is in AMQP: a reply code, and so how much of a connection it costs."""
+"""Maps errors to AMQP's reply codes, which close the channel or the connection."""
 
 from millpond.base import errors
 from millpond.wire.amqp.methods import Method
@@ -26,7 +26,7 @@ CODES: dict[type[errors.MillpondError], ReplyCode] = {
 def violation_of(
     error: errors.MillpondError, channel: int, method: Method | type[Method] | None
 ) -> Violation:
-    """What the peer is told. Anything that is nobody's mistake is an internal error."""
+    """Return the error for the peer. An unknown error is an internal error."""
     if isinstance(error, Violation):
         return error
     return Violation(

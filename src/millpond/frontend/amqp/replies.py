@@ -1,4 +1,4 @@
-"""Direct reply-to: answers that go straight to the channel that asked, through no queue.
+"""Direct reply-to: replies that go to the requesting channel without a queue.
 
 A channel consumes from ``amq.rabbitmq.reply-to``, which is no queue, and gives that name as the address for
 answers; the broker makes it ``amq.rabbitmq.reply-to.<node>.<key>``. Who publishes to that name through the
@@ -34,7 +34,7 @@ class Replies:
         frontend.queues.replies.on_reply = self.deliver
 
     def consume(self, channel: Channel, tag: str, *, no_ack: bool) -> None:
-        """The channel wants answers. Raises ``ResourceInUse`` as RabbitMQ refuses it."""
+        """Register a channel for replies. Raises ``ResourceInUse`` as RabbitMQ refuses it."""
         if not no_ack:
             raise errors.ResourceInUse("reply consumer cannot acknowledge")
         if channel.replies_tag is not None:
@@ -46,19 +46,19 @@ class Replies:
         self._waiting[key] = channel
 
     def cancel(self, channel: Channel) -> None:
-        """The channel wants no more answers, or is gone."""
+        """Remove a channel."""
         self._waiting.pop(channel.replies_key, None)
         channel.replies_tag = None
         channel.replies_key = ""
 
     def address(self, channel: Channel) -> str:
-        """Where answers to what this channel asks are to go. Raises ``ResourceInUse``."""
+        """Return the reply address of a channel. Raises ``ResourceInUse``."""
         if channel.replies_tag is None:
             raise errors.ResourceInUse("fast reply consumer does not exist")
         return f"{ADDRESS_PREFIX}{self._node}.{channel.replies_key}"
 
     def exists(self, name: str) -> bool:
-        """Whether somebody waits for answers at this address, or may at another node."""
+        """Whether a channel waits for replies at this address, or may at another node."""
         if name == REPLY_TO:
             return True
         found = _parse(name)
@@ -68,7 +68,7 @@ class Replies:
         return node != self._node or key in self._waiting
 
     def send(self, address: str, message: Message) -> None:
-        """An answer, to wherever its address says."""
+        """Send a reply to its address."""
         found = _parse(address)
         if found is None:
             return
@@ -79,7 +79,7 @@ class Replies:
             self._frontend.queues.replies.send(node, key, message)
 
     def deliver(self, key: str, message: Message) -> None:
-        """An answer for a channel of this node, if it is still there and reads what it is sent."""
+        """Deliver a reply to a channel of this node, if it still exists and its client reads."""
         channel = self._waiting.get(key)
         if channel is None or channel.replies_tag is None:
             return
@@ -96,7 +96,7 @@ class Replies:
 
 
 def _parse(address: str) -> tuple[int, str] | None:
-    """The node and the key in an address; None if it is none."""
+    """Return the node and the key of an address; None if it is no reply address."""
     if not address.startswith(ADDRESS_PREFIX):
         return None
     node, dot, key = address.removeprefix(ADDRESS_PREFIX).partition(".")

@@ -63,12 +63,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Events that may wait for one that takes its time before the socket is left alone.
+# Events that may wait behind a slow one before the socket is not read any more.
 _WAITING_MAX = 64
 
 
 class AmqpSession:
-    """One client's connection."""
+    """The connection of one client."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class AmqpSession:
         self.is_encrypted = is_encrypted
         self.connected_ms = frontend.engine.runtime.clock.now_ms()
         self.received_bytes = 0
-        # Whom the client's certificate names; empty if it has shown none.
+        # The user that the client's certificate names; empty without one.
         self.certified_name = certified_name
         self.name = f"{peer} {frontend.engine.runtime.rng.uuid4().hex}"
         self.user = ""
@@ -122,7 +122,7 @@ class AmqpSession:
 
     @property
     def shown_name(self) -> str:
-        """As RabbitMQ's tools name a connection: by both of its ends."""
+        """The connection's name in RabbitMQ's tools: both of its ends."""
         return f"{self.peer} -> {self.local}" if self.local else self.name
 
     @property
@@ -130,7 +130,7 @@ class AmqpSession:
         return self.frontend.queues.broker.rooms(self.vhost)
 
     def set_asker(self, asker: Principal) -> None:
-        """Who asks from now on: what it was allowed before is looked at again."""
+        """Set the principal; cached permissions are checked again."""
         self.asker = asker
         self.writable.clear()
         for channel in self.channels.values():
@@ -143,23 +143,23 @@ class AmqpSession:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the socket is gone."""
+        """Whether the socket is closed."""
         return self._is_lost
 
     @property
     def is_open(self) -> bool:
-        """Whether its virtual host is settled."""
+        """Whether the virtual host is open."""
         return self.wire.state is State.RUNNING
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being carried out that the client waits for."""
+        """Whether a method is being carried out that the client waits for."""
         return self._is_waiting
 
     # --- what the transport calls ----------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> int:
-        """Carry out what came; how many messages and acknowledgements it was."""
+        """Handle received bytes. Return how many messages and acknowledgements they held."""
         if self.wire.state >= State.CLOSED and not self._may_be_late(len(data)):
             return 0
         self._liveness.received()
@@ -172,7 +172,7 @@ class AmqpSession:
         return sum(map(_weight, events))
 
     def _may_be_late(self, size: int) -> bool:
-        """Whether a client may say so much more after the end."""
+        """Whether a client may send so many bytes after the end of the connection."""
         self._late_bytes += size
         if self._late_bytes <= limits.AMQP_LATE_BYTES_MAX:
             return True
@@ -181,7 +181,7 @@ class AmqpSession:
         return False
 
     def _note_memory(self) -> None:
-        """Say how much is held of messages that have begun; if there is no memory for more, wait for it."""
+        """Report how much of incomplete messages is held; if there is no memory for more, wait for it."""
         if self._is_lost:
             return
         gathered = self._gathered
@@ -192,32 +192,33 @@ class AmqpSession:
 
     @property
     def progress_bytes(self) -> int | None:
-        """How much has come of messages that are not whole."""
+        """How many bytes of incomplete messages have arrived."""
         return self.wire.unread_bytes if self.wire.is_gathering else None
 
     @property
     def missing_bytes(self) -> int:
-        """How much of them is still to come."""
+        """How many bytes of incomplete messages are missing."""
         return self.wire.missing_bytes
 
     @property
     def is_read(self) -> bool:
-        """Whether the client could send more if it took its answers."""
+        """Whether the broker reads from the connection, or would if the client read its answers."""
         return not self._is_held_up
 
     def go_on(self) -> None:
-        """There is memory for what comes next."""
+        """Read on: there is memory."""
         self._gathered.is_short = False
         self._hold_if_needed()
 
     def give_up(self, reason: str) -> None:
-        """The client keeps memory that others wait for."""
+        """Close the connection: the client keeps memory that others wait for."""
         self.force_close(reason)
         self._gathered.forget()
         self._hold_if_needed()
 
     def _is_awaited(self, event: Event) -> bool:
-        """Publishes without confirms have nothing to wait for, nor who is sent messages without limit."""
+        """Whether the client waits for the outcome of an event: not for publishes without confirms, nor for
+        acknowledgements if it gets deliveries without limit."""
         if not isinstance(event, Publishes | Acks):
             return True
         channel = self.channels.get(event.channel)
@@ -228,7 +229,7 @@ class AmqpSession:
         return bool(channel.prefetch or channel.deliveries.prefetch)
 
     def eof_received(self) -> bool:
-        """A client that sends no more has gone; it does not wait for deliveries."""
+        """End the connection: a client that sends no more does not wait for deliveries."""
         return False
 
     def pause_writing(self) -> None:
@@ -241,7 +242,7 @@ class AmqpSession:
             channel.wake_all()
 
     def connection_lost(self) -> None:
-        """The socket is gone: what was this connection's is let go."""
+        """Release what the connection owns: the socket is closed."""
         if self._is_lost:
             return
         self._is_lost = True
@@ -255,7 +256,7 @@ class AmqpSession:
             self.frontend.queues.soon(LoseConnection(connection=self.name))
 
     def send_close(self) -> None:
-        """The broker stops."""
+        """Close the connection because the broker stops."""
         if self.wire.is_over:
             return
         self.wire.fail(
@@ -267,7 +268,7 @@ class AmqpSession:
         self.outbox.flush()
 
     def force_close(self, reason: str) -> None:
-        """An operator wants this connection to end."""
+        """Close the connection for an operator."""
         violation = Violation(ReplyCode.CONNECTION_FORCED, reason)
         self.wire.fail(violation)
         self._after_violation(violation)
@@ -310,7 +311,7 @@ class AmqpSession:
             if not self._is_lost:
                 self._fail(error, number, method)
         except Exception:
-            # A mistake of ours: nobody waits for an answer that never comes.
+            # A defect of the broker: the client must not wait for an answer that never comes.
             log.exception("peer=%s channel=%d: carrying out a method", self.peer, number)
             if not self._is_lost:
                 why = errors.MillpondError("the broker's log says more")
@@ -320,16 +321,16 @@ class AmqpSession:
         if not self._is_lost:
             self._run()
         elif self.frontend.queues.broker.owned_by(self.name):
-            # What it declared came to be after it was gone.
+            # Its exclusive queues were declared after its end.
             self.frontend.queues.soon(LoseConnection(connection=self.name))
 
     @property
     def _is_held_up(self) -> bool:
-        """Whether an alarm, or work that is under way, is in the way, and not the client."""
+        """Whether an alarm or pending work, not the client, keeps the broker from reading."""
         return self._is_blocked or (self._is_waiting and len(self._events) > _WAITING_MAX)
 
     def _hold_if_needed(self) -> None:
-        """Leave the socket alone while events pile up, or answers that the client does not read."""
+        """Stop reading while events wait, or answers that the client does not read."""
         is_deaf = self._is_held_up or self._gathered.is_short
         self._liveness.set_deaf(is_deaf=is_deaf)
         is_held = is_deaf or self.outbox.is_overfull
@@ -389,7 +390,7 @@ class AmqpSession:
         return None
 
     def read_on(self) -> None:
-        """What came before its time is read now."""
+        """Handle bytes that arrived early."""
         self._events += received(self.wire, b"")
 
     def _fail(
@@ -397,14 +398,14 @@ class AmqpSession:
     ) -> None:
         violation = violation_of(error, number, method)
         level = logging.WARNING if violation.code is ReplyCode.INTERNAL_ERROR else logging.INFO
-        # Who has not logged in is told what is wrong with what it said, and that may be a password.
+        # The log must not show what an unauthenticated client sent: it may be a password.
         shown = violation if self.user else violation.code.name
         log.log(level, "peer=%s channel=%d: %s", self.peer, number, shown)
         self.wire.fail(violation)
         self._after_violation(violation)
 
     def fail_channel(self, channel: Channel, violation: Violation) -> None:
-        """Close a channel that did nothing wrong this very moment."""
+        """Close a channel for a reason other than its present method."""
         self._fail(violation, channel.number, None)
         self.outbox.flush()
 
@@ -423,7 +424,7 @@ class AmqpSession:
     # --- life ----------------------------------------------------------------------------------------------
 
     def _block(self) -> None:
-        """Memory or disk run low, and this client publishes: it is not read from until that is over."""
+        """Stop reading from a client that publishes while memory or disk run low."""
         self._is_blocked = True
         if self.wire.has_capability("connection.blocked"):
             self._is_told = True
@@ -431,11 +432,11 @@ class AmqpSession:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the client has to wait with what it publishes, because memory or disk run low."""
+        """Whether publishes of the client wait because memory or disk run low."""
         return self._is_blocked
 
     def unblock(self) -> None:
-        """Memory and disk suffice again."""
+        """Read on: memory and disk suffice again."""
         if not self._is_blocked or self._is_lost:
             return
         self._is_blocked = False
@@ -468,7 +469,7 @@ class AmqpSession:
     def _publish(
         self, channel: Channel, messages: list[Publish]
     ) -> Coroutine[Any, Any, None] | None:
-        """What has to be waited for before more is carried out, if anything."""
+        """Publish. Return the coroutine that must end before the next event, if any."""
         if channel.transaction is not None:
             self.transactions.publish(channel, messages)
             return self.frontend.queues.unanswered.relief()
@@ -490,7 +491,7 @@ class AmqpSession:
     async def _publish_in_steps(
         self, publishing: Publishing, error: errors.MillpondError | None = None
     ) -> None:
-        """Very many queues get a message: others have their turns between. It gets to all, or to none."""
+        """Append a message to very many queues, with turns for other connections between."""
         for _step in publishing.steps():
             await asyncio.sleep(0)
         publishing.confirm()
@@ -501,7 +502,7 @@ class AmqpSession:
             await relief
 
     def acknowledge(self, channel: Channel, verb: str, acks: list[tuple[int, bool]]) -> None:
-        """These are done (``settle``), are to go back (``requeue``), or are given up (``reject``)."""
+        """Settle, requeue or reject messages."""
         if channel.transaction is not None:
             self.transactions.acknowledge(channel, verb, acks)
             return
@@ -513,7 +514,7 @@ class AmqpSession:
             self.finish(channel, verb, held)
 
     def finish(self, channel: Channel, verb: str, held: list[Held]) -> None:
-        """What became of messages of this channel."""
+        """Apply acknowledgements of a channel."""
         for group in grouped(held):
             queue = channel.queues.get(group.queue)
             if queue is not None and not queue.is_gone:
@@ -525,13 +526,13 @@ class AmqpSession:
                 getattr(queue, verb)(group.lane, group.ranges, group.owner)
                 if verb == "settle":
                     count = sum(next_ - first for first, next_ in group.ranges)
-                    self.frontend.tally.count(queue, ACK, count)
+                    self.frontend.stats.count(queue, ACK, count)
         channel.freed()
 
     # --- messages out --------------------------------------------------------------------------------------
 
     def send(self, channel: Channel, method: Method) -> None:
-        """A method, unless the channel is gone."""
+        """Send a method, unless the channel is closed."""
         if not channel.is_closed and not self._is_lost:
             self.wire.send(channel.number, method)
             self.outbox.schedule()
@@ -542,20 +543,20 @@ class AmqpSession:
             self.outbox.schedule()
 
     def tell_cancelled(self, channel: Channel, method: Method) -> None:
-        """A consumer's queue is gone; a client that said so wants to hear of it."""
+        """Cancel a consumer whose queue was deleted, if its client supports that."""
         if self.wire.has_capability("consumer_cancel_notify"):
             self.send(channel, method)
 
 
 def _weight(event: Event) -> int:
-    """How many messages or acknowledgements an event is."""
+    """Return how many messages or acknowledgements an event holds."""
     if isinstance(event, Publishes):
         return len(event.messages)
     return len(event.acks) if isinstance(event, Acks) else 1
 
 
 def _about(event: Event) -> tuple[int, Method | type[Method] | None]:
-    """The channel and the method that an event is about."""
+    """Return the channel and the method of an event."""
     match event:
         case Publishes():
             return event.channel, BasicPublish

@@ -1,4 +1,4 @@
-"""How long a connection may do what its token allows.
+"""The expiry of a connection's token.
 
 As with RabbitMQ a connection does not end with its token: what it asks for is refused until it is renewed by
 connection.update-secret, and consumers that are there go on.
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A loop's timers go by another clock than tokens do.
+# The loop's timers use another clock than tokens do.
 _LOOK_S_MAX = 3_600.0
 
 
 class TokenExpiry:
-    """One session's."""
+    """The expiry of one session."""
 
     def __init__(self, session: "AmqpSession") -> None:
         self._session = session
@@ -29,7 +29,7 @@ class TokenExpiry:
         self.known = Known(name="")
 
     def begin(self, known: Known) -> None:
-        """Somebody is known now, or is known by another token."""
+        """Watch the expiry of an authenticated client, also of one with another token."""
         self.known = known
         session = self._session
         session.user = known.name

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from millpond.frontend.amqp.session import AmqpSession
 
 
-# What a publish costs besides what it says: empty ones are to end, too.
+# The memory that a publish costs beside its content, so that empty ones are bounded, too.
 _OVERHEAD = 256
 
 
 class ChannelTransactions:
-    """One session's."""
+    """The transactions of one session."""
 
     def __init__(self, session: "AmqpSession") -> None:
         self._session = session
@@ -36,7 +36,7 @@ class ChannelTransactions:
         channel.say(TxSelectOk())
 
     def publish(self, channel: Channel, messages: list[Publish]) -> None:
-        """These are kept when the transaction is committed."""
+        """Add publishes to the transaction."""
         transaction = _transaction(channel)
         transaction.size += sum(
             len(publish.body) + len(publish.properties) + _OVERHEAD for publish in messages
@@ -51,7 +51,7 @@ class ChannelTransactions:
         transaction.publishing.add(messages)
 
     def acknowledge(self, channel: Channel, verb: str, acks: list[tuple[int, bool]]) -> None:
-        """These are settled when the transaction is committed."""
+        """Add acknowledgements to the transaction."""
         transaction = _transaction(channel)
         for tag, multiple in acks:
             held = channel.deliveries.set_aside(tag, multiple=multiple)
@@ -69,7 +69,7 @@ class ChannelTransactions:
         channel.say(TxCommitOk())
 
     def roll_back(self, channel: Channel) -> None:
-        """Publishes and acks are forgotten: what was acknowledged is still held."""
+        """Drop publishes and acknowledgements: acknowledged messages are unacknowledged again."""
         for _verb, held in _transaction(channel).acks:
             channel.deliveries.restore(held)
         self._begin(channel)

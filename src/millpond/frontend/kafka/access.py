@@ -16,7 +16,7 @@ from millpond.wire.kafka.api import ApiKey
 
 
 class Audience(Enum):
-    """Who may send a request."""
+    """Which connections may send a request."""
 
     CLIENTS = "clients"
     NODES = "nodes"

@@ -1,4 +1,4 @@
-"""What a write in a transaction needs before it is made: its coordinator's word (KIP-890)."""
+"""The check that a write in a transaction needs first: its coordinator must know the partition (KIP-890)."""
 
 from collections.abc import Iterator, Mapping
 from itertools import chain

@@ -11,18 +11,18 @@ from millpond.wire.kafka.produce import NodeEndpoint
 # What a client is told when it did not ask for its rights.
 NOT_ASKED = -(2**31)
 
-# Kafka's AclOperation numbers as bits. Without authorization everybody may do everything.
+# Kafka's AclOperation numbers as bits. Without authorization every client may do everything.
 TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
-# Who everybody is on a listener where nobody has to say.
+# The principal of all clients on a listener without authentication.
 USER, ANONYMOUS = "User", "ANONYMOUS"
 
 _MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 def advertised(context: Context) -> BrokerEndpoint:
-    """Where a client of this listener reaches this node."""
+    """Return where a client of this listener reaches this node."""
     points = context.engine.info.end_points
     point = points.get(context.listener)
     if point is None:
@@ -31,7 +31,7 @@ def advertised(context: Context) -> BrokerEndpoint:
 
 
 def endpoint_of(context: Context, node_id: int) -> BrokerEndpoint | None:
-    """Where a client of this listener reaches a node; None if nobody serves there now."""
+    """Return where a client of this listener reaches a node; None if the node does not serve now."""
     if node_id == context.engine.info.node_id:
         return advertised(context)
     broker = context.engine.metadata.image.brokers.get(node_id)
@@ -40,8 +40,8 @@ def endpoint_of(context: Context, node_id: int) -> BrokerEndpoint | None:
     return next((one for one in broker.end_points if one.name == context.listener), None)
 
 
-def client_words(context: Context, request: Request) -> dict[str, str]:
-    """What a client can be told by (KIP-714)."""
+def client_labels(context: Context, request: Request) -> dict[str, str]:
+    """Return the labels that identify a client (KIP-714)."""
     host, _, port = context.peer.rpartition(":")
     return {
         "client_id": request.client_id or "",
@@ -53,7 +53,7 @@ def client_words(context: Context, request: Request) -> dict[str, str]:
 
 
 def serving_nodes(context: Context) -> list[NodeEndpoint]:
-    """The brokers that a client of this listener can reach, as it is told of them."""
+    """Return the brokers that a client of this listener can reach."""
     nodes: list[NodeEndpoint] = []
     for broker in context.engine.metadata.image.serving_brokers:
         point = endpoint_of(context, broker.broker_id)
@@ -63,7 +63,7 @@ def serving_nodes(context: Context) -> list[NodeEndpoint]:
 
 
 def node_endpoints(context: Context, leaders: Iterable[int]) -> Sequence[NodeEndpoint]:
-    """Where the leaders are that a client was told of instead of this node (KIP-951)."""
+    """Return the endpoints of the leaders that a response names instead of this node (KIP-951)."""
     wanted = set(leaders)
     return [node for node in serving_nodes(context) if node[0] in wanted]
 

@@ -47,13 +47,13 @@ class _Remembered:
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    def is_news(self, fetched: FetchedPartition) -> bool:
-        """Whether the client must be told, and remember that it was."""
+    def is_changed(self, fetched: FetchedPartition) -> bool:
+        """Return whether the client must be told of the partition, and remember what it is told."""
         if fetched.error_code:
             # When the error goes away the client must hear of it, whatever the numbers are then.
             self.high_watermark = -1
             return True
-        news = (
+        changed = (
             len(fetched.records) > 0
             or fetched.high_watermark != self.high_watermark
             or fetched.log_start_offset != self.log_start_offset
@@ -61,11 +61,11 @@ class _Remembered:
         )
         self.high_watermark = fetched.high_watermark
         self.log_start_offset = fetched.log_start_offset
-        return news
+        return changed
 
 
 class FetchSession:
-    """What one consumer reads."""
+    """The partitions that one consumer reads."""
 
     __slots__ = ("epoch", "session_id", "size", "topics", "used_ms", "uses_ids")
 
@@ -108,8 +108,8 @@ class FetchSession:
             for key, remembered in self.topics.items()
         ]
 
-    def news(self, fetched: Iterable[FetchedTopic]) -> list[FetchedTopic]:
-        """What of an answer the client does not know yet.
+    def changes(self, fetched: Iterable[FetchedTopic]) -> list[FetchedTopic]:
+        """Return the part of a response that the client does not know yet.
 
         Partitions that gave data go to the end of the line, so that a full answer does not always
         starve the same ones.
@@ -124,7 +124,7 @@ class FetchSession:
             gave = False
             for partition in partitions:
                 known = remembered.get(partition.partition)
-                if known is None or not known.is_news(partition):
+                if known is None or not known.is_changed(partition):
                     continue
                 changed.append(partition)
                 if len(partition.records):
@@ -161,7 +161,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def begin(self, request: FetchRequest, version: int) -> Turn:
-        """What this request asks to be read."""
+        """Return the partitions that this request reads."""
         epoch = request.session_epoch
         if epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
             # A full request; it ends the session that it names.
@@ -191,9 +191,9 @@ class FetchSessions:
     def end(
         self, turn: Turn, fetched: Sequence[FetchedTopic], version: int
     ) -> tuple[Sequence[FetchedTopic], int]:
-        """What to answer, and under which session."""
+        """Return the partitions of the response and the id of its session."""
         if turn.session is not None:
-            return turn.session.news(fetched), turn.session.session_id
+            return turn.session.changes(fetched), turn.session.session_id
         if turn.opens and fetched:
             return fetched, self._open(turn.wanted, fetched, version)
         return fetched, NO_SESSION
@@ -217,7 +217,7 @@ class FetchSessions:
                 one.partition: _Remembered(one) for one in partitions
             }
         session.size = sum(map(len, session.topics.values()))
-        session.news(fetched)
+        session.changes(fetched)
         self._sessions[session_id] = session
         self._partitions += session.size
         return session_id

@@ -110,15 +110,15 @@ def forwarded(handler: Handler) -> Handler:
 
 
 def carry_out(frontend: "KafkaFrontend") -> "Callable[[ForwardedRequest], asyncio.Future[bytes]]":
-    """What the controller does with a request that another node sent on."""
+    """Return the function by which the controller executes a request that another node forwarded."""
 
     async def answer(question: ForwardedRequest) -> bytes:
         engine = frontend.engine
         if not engine.metadata.is_controller:
             raise NotController(f"node {engine.info.node_id} is not the controller")
         request = unwrap_request(question.request)
-        handler = frontend.handlers.get(request.api_key)
-        if handler is None or request.api_key not in FORWARDED:
+        handler = frontend.controller_handlers.get(request.api_key)
+        if handler is None:
             raise InvalidRequest(f"{request!r} cannot be carried out for another node")
         if not handler.min_version <= request.api_version <= handler.max_version:
             raise UnsupportedVersion(

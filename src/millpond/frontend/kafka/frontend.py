@@ -15,7 +15,7 @@ from millpond.engine.api.limits import RequestMemory, request_bytes_max
 from millpond.engine.api.runtime import Turns
 from millpond.frontend.kafka.all_topics import AllTopics
 from millpond.frontend.kafka.fetch_sessions import FetchSessions
-from millpond.frontend.kafka.forwarding import carry_out, forwarded
+from millpond.frontend.kafka.forwarding import FORWARDED, carry_out, forwarded
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
 from millpond.frontend.kafka.handlers import HANDLERS, api_versions
 from millpond.frontend.kafka.session import KafkaSession
@@ -26,7 +26,7 @@ from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import SCRATCH_BYTES, Request
 
 if TYPE_CHECKING:
-    from millpond.frontend.kafka.session import Writer
+    from millpond.frontend.kafka.pending import Writer
 
 log = logging.getLogger(__name__)
 
@@ -125,6 +125,8 @@ class KafkaFrontend:
             else turns
         )
         self.handlers: dict[int, Handler] = {}
+        # What this node answers as the controller, and never forwards.
+        self.controller_handlers: dict[int, Handler] = {}
         # Clients that came too early: they believe what the first answer says for as long as they are
         # connected, so it is given when it is true of them, too.
         self._waiting: list[tuple[Deferred, Context, Request]] = []
@@ -170,7 +172,10 @@ class KafkaFrontend:
         return deferred
 
     def _serve(self, handlers: Iterable[Handler]) -> None:
-        self.handlers.update({int(one.api_key): forwarded(one) for one in handlers})
+        for handler in handlers:
+            self.handlers[int(handler.api_key)] = forwarded(handler)
+            if handler.api_key in FORWARDED:
+                self.controller_handlers[int(handler.api_key)] = handler
 
     @property
     def fetch_bytes_max(self) -> int:
@@ -207,14 +212,14 @@ class KafkaFrontend:
 
     @property
     def trial_handlers(self) -> dict[int, Handler]:
-        """What a connection on trial may ask for: what proves that it is a node's."""
+        """Return the handlers of a connection on trial: those that prove that it is a node's."""
         return {
             int(key): self.handlers[key]
             for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
         }
 
     def unsupported_answer(self, request: Request) -> Payload | None:
-        """What to say to an API or version that is not served; None: nothing, close."""
+        """Return the response to an API or version that is not served; None to close the connection."""
         if request.api_key == ApiKey.API_VERSIONS:
             return api_versions.unsupported_version(self)
         return None

@@ -1,4 +1,4 @@
-"""What a handler is: an API, the versions it answers, and one function.
+"""A handler: an API, the versions it answers, and one function.
 
 ``handle(context, request)`` runs at once, in order of arrival, and gives
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 class Deferred:
     """An answer that comes later. ``cancelled`` is called if the client leaves before it.
 
-    ``is_idle``: nothing is lost if it never comes, because the client only waits for news.
+    ``is_idle``: nothing is lost if it never comes, because the client only waits for new data.
     """
 
     __slots__ = ("_payload", "_receiver", "cancelled", "is_idle")
@@ -64,13 +64,13 @@ class Deferred:
             self._receiver(answer)
 
     def deliver_to(self, receiver: Callable[[Payload | BaseException], None]) -> None:
-        """Whom to call with the answer; at once if it is there."""
+        """Call the receiver with the answer, at once if it is there."""
         self._receiver = receiver
         if self._payload is not None:
             receiver(self._payload)
 
     async def received(self) -> "Payload":
-        """Wait for the answer. Who stops waiting gives it up."""
+        """Wait for the answer. A caller that stops waiting gives it up."""
         future: asyncio.Future[Payload] = asyncio.get_running_loop().create_future()
 
         def settle(answer: "Payload | BaseException") -> None:
@@ -88,7 +88,7 @@ class Deferred:
             self.cancel()
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more."""
+        """Give up the answer: the client does not wait for it any more."""
         self._receiver = None
         cancelled, self.cancelled = self.cancelled, None
         if cancelled is not None:
@@ -96,7 +96,7 @@ class Deferred:
 
 
 class Context:
-    """What a handler may use besides the request: one for each connection."""
+    """The services that a handler may use besides the request; one for each connection."""
 
     __slots__ = (
         "engine",
@@ -137,7 +137,7 @@ class Context:
 
     @property
     def is_believed(self) -> bool:
-        """Whether what only nodes may ask is answered on this connection."""
+        """Return whether requests that only nodes may send are answered on this connection."""
         return self.is_node or not self.engine.metadata.requires_proof
 
     def check_node(self, what: str) -> None:
@@ -169,7 +169,7 @@ class Handler:
     max_version: int
     handle: Handle
     refuse: Refuse | None = None
-    # Of one that is not loaded before somebody asks for it: what its module says.
+    # Loads the handler of a module that is not imported before a client uses its API.
     load: "Callable[[], Handler] | None" = None
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What Kafka's request versions say about a producer."""
+"""The abilities of a producer, by the versions of Kafka's requests."""
 
 from millpond.record.producer_abilities import ProducerAbilities
 
@@ -27,10 +27,10 @@ _OF_COMMIT = tuple(
 
 
 def produce_abilities(version: int) -> ProducerAbilities:
-    """What a producer can that sends Produce in this version."""
+    """Return the abilities of a producer that sends Produce in this version."""
     return _OF_PRODUCE[min(version, _PRODUCE_JOINS_FROM)]
 
 
 def commit_abilities(version: int) -> ProducerAbilities:
-    """What a producer can that sends TxnOffsetCommit in this version."""
+    """Return the abilities of a producer that sends TxnOffsetCommit in this version."""
     return _OF_COMMIT[min(version, _COMMIT_JOINS_FROM)]

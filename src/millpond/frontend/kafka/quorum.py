@@ -1,4 +1,4 @@
-"""What the handlers of the quorum's APIs share: check who is meant, ask the replica, say who leads.
+"""What the handlers of the quorum's APIs share: check the addressed replica, ask it, name the leader.
 
 As in Kafka: another cluster's request is refused as a whole (INCONSISTENT_CLUSTER_ID), one that was meant for
 another replica of this node, whose disk was wiped since, with INVALID_VOTER_KEY.
@@ -20,7 +20,7 @@ from millpond.wire.kafka.connection import Request
 
 
 def is_metadata(topic: str | None, topic_id: UUID | None) -> bool:
-    """Whether a fetch is of the quorum's log: that is answered by the replica, not by a partition."""
+    """Return whether a fetch is of the metadata log: the Raft replica answers it, not a partition."""
     return topic_id == METADATA_TOPIC_ID or topic == METADATA_TOPIC
 
 
@@ -45,8 +45,8 @@ def complain_of_cluster(context: Context, cluster_id: str) -> None:
 
 
 def check_changeable(context: Context, what: str) -> None:
-    """Raises ``UnsupportedVersion`` at a node that is alone: nobody has joined it who could vote. It is what
-    Kafka says, whose voters cannot be changed then.
+    """Raise ``UnsupportedVersion`` at a node that is alone, because no other node could vote. Kafka answers
+    the same when its voters cannot be changed.
     """
     if context.engine.metadata.is_alone and len(context.engine.metadata.image.brokers) < 2:
         raise UnsupportedVersion(
@@ -55,7 +55,7 @@ def check_changeable(context: Context, what: str) -> None:
 
 
 def leader_address(context: Context, leader: NodeId | None) -> NodeAddress | None:
-    """Where the leader is found, for whoever asks on this listener."""
+    """Return the leader's address on this listener."""
     if leader is None:
         return None
     found = context.engine.metadata.address_of(leader, context.listener)

@@ -1,7 +1,7 @@
 """One client connection: bytes in, requests carried out in order, answers out in order.
 
-The wire does the parsing, the handlers do the work; here is only who goes when. A request is
-carried out as soon as it is whole, and its answer leaves at once unless an earlier one still waits.
+The wire parses, the handlers do the work; this module keeps the order. A request is carried out as soon as
+it is complete, and its answer leaves at once unless an earlier one still waits.
 Reading stops, and with it everything else on this connection, while
 
 * the client does not take what was written (``pause_writing``),
@@ -12,33 +12,31 @@ Reading stops, and with it everything else on this connection, while
 * all connections together hold ``queued.max.request.bytes`` (``engine/limits/request_memory.py``).
 
 Requests that were received and not begun are dropped when the connection is lost. So a slow or hostile
-client costs a bounded amount of memory and nobody else's time. What it sends that is no Kafka request ends
-the connection, with one line in the log. Never awaits; owns no task that outlives it.
+client costs a bounded amount of memory and delays no other client. Bytes that are no Kafka request end the
+connection, with one line in the log. Never awaits; owns no task that outlives it.
 """
 
 import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from millpond.base import limits
 from millpond.base.errors import (
-    MalformedVarint,
-    MillpondError,
-    RemoteProtocolError,
     ShuttingDown,
 )
 from millpond.engine.api.runtime import LITTLE_COUNT, LITTLE_TIMES, SHORT_NS, Timed
 from millpond.frontend.kafka.access import NODES_ONLY
 from millpond.frontend.kafka.convert import ANONYMOUS
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
+from millpond.frontend.kafka.pending import Slot, Writer
+from millpond.frontend.kafka.refusals import NO_REQUEST, refusal_of
 from millpond.frontend.kafka.throttling import charge, with_throttle
 from millpond.peer.versions import UNKNOWN_VERSION
-from millpond.wire.kafka.api import APIS, ErrorCode
+from millpond.wire.kafka.api import APIS
 from millpond.wire.kafka.connection import Request, ServerConnection
-from millpond.wire.kafka.error_codes import code_of
 from millpond.wire.kafka.primitives import BytesLike
 from millpond.wire.shape import NEED_DATA
 
@@ -51,43 +49,6 @@ log = logging.getLogger(__name__)
 # system call and large answers do not pile up.
 _WRITE_BYTES = 256 * 1024
 _JOINED_BYTES_MAX = 16 * 1024
-
-# Bytes that cannot be a request; nothing behind them can be trusted either.
-_NO_REQUEST = (RemoteProtocolError, MalformedVarint)
-
-
-class Writer(Protocol):
-    """The side of a transport that a session needs."""
-
-    def writelines(self, buffers: Sequence[BytesLike]) -> None:
-        """Send, in order."""
-        ...
-
-    def pause_reading(self) -> None:
-        """Deliver no more bytes for now."""
-        ...
-
-    def resume_reading(self) -> None:
-        """Deliver bytes again."""
-        ...
-
-    def close(self) -> None:
-        """Send what is left, then end the connection."""
-        ...
-
-
-class _Slot:
-    """A request whose answer has not left yet."""
-
-    __slots__ = ("cancel", "is_idle", "payload", "request", "silent", "size")
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.payload: Payload | None = None
-        self.size = 0
-        self.silent = False
-        self.is_idle = False
-        self.cancel: Any = None
 
 
 class KafkaSession:
@@ -155,7 +116,7 @@ class KafkaSession:
             peer=peer,
             local=local,
         )
-        self._slots: deque[_Slot] = deque()
+        self._slots: deque[Slot] = deque()
         self._out: list[BytesLike] = []
         self._out_bytes = 0
         self._ready_bytes = 0
@@ -241,7 +202,7 @@ class KafkaSession:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is being worked on whose answer the client may count on."""
+        """Return whether a request is being executed whose response the client waits for."""
         return any(not slot.is_idle for slot in self._slots)
 
     def _unstall(self) -> None:
@@ -297,7 +258,7 @@ class KafkaSession:
                     if now_ns() - began_ns >= piece_ns:
                         is_over = True
                         break
-        except _NO_REQUEST as error:
+        except NO_REQUEST as error:
             self._hang_up(error)
         finally:
             self._executing = False
@@ -371,7 +332,7 @@ class KafkaSession:
 
     @property
     def is_read(self) -> bool:
-        """Whether the client could send more if it took its answers."""
+        """Return whether the client could send more if it read its responses."""
         return not (self._is_resting or self._is_held_up())
 
     def go_on(self) -> None:
@@ -392,7 +353,7 @@ class KafkaSession:
         return self._writing_paused or self._is_held_up()
 
     def _is_held_up(self) -> bool:
-        """Whether earlier requests, or the quota, are in the way, and not the client."""
+        """Return whether earlier requests or the quota delay the next one, and not the client."""
         return (
             self._line_held
             or self._mute is not None
@@ -437,7 +398,7 @@ class KafkaSession:
     def _defer(self, handler: Handler, request: Request, deferred: Deferred) -> None:
         self._deliver(handler, self._open(request), deferred)
 
-    def _deliver(self, handler: Handler, slot: _Slot, deferred: Deferred) -> None:
+    def _deliver(self, handler: Handler, slot: Slot, deferred: Deferred) -> None:
         slot.cancel = deferred.cancel
         slot.is_idle = deferred.is_idle
 
@@ -482,14 +443,14 @@ class KafkaSession:
     async def _run(
         self,
         handler: Handler,
-        slot: _Slot,
+        slot: Slot,
         coroutine: Coroutine[Any, Any, Payload | Deferred | None],
     ) -> None:
         work = Timed(coroutine, self._turns.now_ns)
         try:
             payload = await work
         except asyncio.CancelledError:
-            # Nobody else will answer; a client that still listens must not wait for ever.
+            # The request gets no answer; a client that is still connected must not wait for ever.
             self._hang_up("the request was given up")
             raise
         except Exception as error:  # noqa: BLE001 - the outermost line of a request
@@ -527,41 +488,22 @@ class KafkaSession:
             self._write(request, answer)
 
     def _refusal(self, handler: Handler, request: Request, error: BaseException) -> Payload:
-        """The answer to a request that failed; closes the connection if none can be given."""
-        if isinstance(error, _NO_REQUEST):
-            self._hang_up(error)
+        """Return the response to a request that failed. Close the connection if there is none."""
+        refused = refusal_of(handler, request, error, self._context.peer)
+        if isinstance(refused, BaseException):
+            self._hang_up(refused)
             return ()
-        if isinstance(error, MillpondError):
-            code = code_of(error)
-        else:
-            code = ErrorCode.UNKNOWN_SERVER_ERROR
-            log.error(
-                "peer=%s client=%s: %r failed",
-                self._context.peer,
-                request.client_id,
-                request,
-                exc_info=error,
-            )
-        if handler.refuse is not None:
-            try:
-                return handler.refuse(request, code)
-            except _NO_REQUEST as malformed:
-                # It was refused before it was decoded, and cannot be.
-                error = malformed
-            except Exception:
-                log.exception("peer=%s: %r could not be refused", self._context.peer, request)
-        self._hang_up(error)
-        return ()
+        return refused
 
     # --- answering -------------------------------------------------------------------------------
 
-    def _open(self, request: Request) -> _Slot:
-        slot = _Slot(request)
+    def _open(self, request: Request) -> Slot:
+        slot = Slot(request)
         self._slots.append(slot)
         self._held_bytes += request.size
         return slot
 
-    def _finish(self, slot: _Slot, payload: Payload) -> None:
+    def _finish(self, slot: Slot, payload: Payload) -> None:
         """An answer is there; it and those behind it leave if it is their turn."""
         if self._closed:
             return
@@ -593,13 +535,13 @@ class KafkaSession:
     # --- quotas ----------------------------------------------------------------------------------
 
     def _count_time(self, request: Request, started_ns: int) -> None:
-        """What a handler took of the event loop; the client hears of it with its next answer."""
+        """Charge the time that a handler took of the event loop; the next response throttles the client."""
         elapsed_ns = self._frontend.counter_ns() - started_ns
         now_ms = self._context.engine.runtime.clock.monotonic_ms()
         self._quotas.use_time(ANONYMOUS, request.client_id or "", elapsed_ns, now_ms)
 
     def _charge(self, request: Request, payload: Payload) -> Payload:
-        """Count what is answered; who used too much is told, and not read for that long."""
+        """Charge a response to the client's quota; a client over it is told, and not read for a while."""
         now_ms = self._context.engine.runtime.clock.monotonic_ms()
         wait_ms = charge(self._quotas, request, payload, now_ms)
         if wait_ms <= 0:

@@ -35,7 +35,7 @@ def when_ready(
 
 
 def member_key(group_id: str | None, member_id: str | None) -> ShareMemberKey:
-    """Who asks. Raises ``InvalidRequest`` if nobody does."""
+    """Return the member that asks. Raise ``InvalidRequest`` if the request names none."""
     if not group_id or not member_id:
         raise InvalidRequest("a share request names its group and its member")
     return ShareMemberKey(group_id, member_id)
@@ -48,7 +48,7 @@ def acknowledge(
     partition: int,
     batches: Sequence[AcknowledgementBatch],
 ) -> tuple[MillpondError | None, "asyncio.Future[None] | None"]:
-    """What a member says of one partition: why it does not hold, or when it is durable."""
+    """Acknowledge records of one partition. Return the error, or when the acknowledgement is durable."""
     words = [
         Acknowledgement(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches
     ]

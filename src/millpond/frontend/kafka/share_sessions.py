@@ -27,14 +27,14 @@ Place: TypeAlias = tuple[UUID, int]
 
 
 class ShareMemberKey(NamedTuple):
-    """Whose session it is."""
+    """The group and the member of a session."""
 
     group_id: str
     member_id: str
 
 
 class ShareSession:
-    """What one member reads, in the order in which it is to be served."""
+    """The partitions that one member reads, in the order in which they are served."""
 
     __slots__ = ("connection", "epoch", "key", "places", "refused")
 

@@ -1,7 +1,7 @@
-"""Requests that name very many things: carried out in slices, so that nobody else waits for them.
+"""Requests that name very many things: carried out in slices, so that other connections do not wait.
 
-Bytes become messages, and messages bytes, in a thread; what touches the engine stays on the loop, so many at
-a time. The connection's own later requests wait, as behind any coroutine; nobody else does.
+A thread decodes and encodes; calls of the engine stay on the event loop, a slice at a time. The connection's
+own later requests wait, as behind any coroutine; other connections do not.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from millpond.wire.kafka.connection import Request
 # Some thousand partitions; decoding them takes a few milliseconds.
 LARGE_REQUEST_BYTES = 128 * 1024
 
-# Partitions looked at before others get their turn: a few milliseconds.
+# Partitions looked at before other connections get their turn: a few milliseconds.
 SLICE = 1_000
 
 T = TypeVar("T")
@@ -22,12 +22,12 @@ U = TypeVar("U")
 
 
 def is_large(request: Request) -> bool:
-    """Whether a request is to be carried out in slices."""
+    """Return whether a request is carried out in slices."""
     return request.size > LARGE_REQUEST_BYTES
 
 
 async def in_slices(work: Callable[[T], U], items: Iterable[T]) -> list[U]:
-    """``map``, with a turn for everybody else after each slice."""
+    """``map``, with a turn for other connections after each slice."""
     done: list[U] = []
     remaining: Iterator[T] = iter(items)
     while part := list(islice(remaining, SLICE)):

@@ -72,7 +72,7 @@ def fetch_wait_ms(context: Context, request: Request, record_bytes: int) -> int:
 def mutation_budget(
     context: Context, request: Request, *, strict_from: int
 ) -> MutationBudget | None:
-    """What the request may change of topics, if there is a limit; strict for clients that know refusals."""
+    """Return the quota for changes of topics, if there is one; strict for clients that know refusals."""
     engine = context.engine
     if not engine.quotas.active:
         return None

@@ -1,4 +1,4 @@
-"""Who asks, and what the tags of a user let it see and do."""
+"""Authenticates users of the API, and checks what their tags let them see and do."""
 
 import base64
 import binascii
@@ -18,9 +18,9 @@ REALM = 'Basic realm="RabbitMQ Management"'
 
 
 class Rank(IntEnum):
-    """What a user may see of the broker. Policymakers see no more than managers, but set policies."""
+    """The rank of a user by its tags. Policymakers see no more than managers, but set policies."""
 
-    NOBODY = 0
+    NONE = 0
     MANAGEMENT = 1
     POLICYMAKER = 2
     MONITORING = 3
@@ -41,7 +41,7 @@ class Visitor:
 
     user: User
     password: str
-    # What its token allows; None for a user of the broker's own.
+    # The scopes of its token; None for a user of the broker.
     scopes: tuple[str, ...] | None = None
 
     @property
@@ -61,16 +61,16 @@ class Visitor:
     def check(self, rank: Rank) -> None:
         """Raises ``Refused``."""
         for needed in (Rank.MANAGEMENT, rank):
-            if needed is not Rank.NOBODY and not self.has(needed):
+            if needed is not Rank.NONE and not self.has(needed):
                 raise not_authorised(_REFUSALS[needed])
 
 
-# Who has not logged in, and need not.
+# The visitor of a path that needs no login.
 STRANGER = Visitor(user=User(name=""), password="")
 
 
 async def log_in(logins: Logins, request: Request) -> Visitor:
-    """The user that a request is of. Raises ``Refused``."""
+    """Authenticate the user of a request. Raises ``Refused``."""
     try:
         visitor = await _log_in(logins, request)
     except Refused:
@@ -93,7 +93,7 @@ async def _log_in(logins: Logins, request: Request) -> Visitor:
 
 
 def look_at(logins: Logins, request: Request) -> Visitor:
-    """The same without waiting. Raises ``Refused`` and ``KeysNeeded``."""
+    """As ``log_in``, without waiting. Raises ``Refused`` and ``KeysNeeded``."""
     name, password = _read(request.authorization)
     try:
         known = logins.known(name, password.encode(), request.peer)
@@ -108,7 +108,7 @@ def look_at(logins: Logins, request: Request) -> Visitor:
 
 
 def _read(authorization: str) -> tuple[str, str]:
-    """A name and a password, or no name and a token. Raises ``Refused``."""
+    """Return a name and a password, or no name and a token. Raises ``Refused``."""
     scheme, _space, code = authorization.partition(" ")
     if scheme.lower() == "bearer":
         return "", code.strip()
@@ -127,7 +127,7 @@ def _failed() -> Refused:
 
 
 def visible(broker: Broker, visitor: Visitor) -> Iterator[VirtualHostState]:
-    """The virtual hosts that somebody may look into, by name; who may watch everything sees all of them."""
+    """Yield the virtual hosts that a user may see, by name; a monitoring user sees all of them."""
     for name in sorted(broker.vhosts):
         if visitor.has(Rank.MONITORING) or may_enter(broker, visitor.name, visitor.scopes, name):
             yield broker.vhosts[name]
@@ -136,7 +136,7 @@ def visible(broker: Broker, visitor: Visitor) -> Iterator[VirtualHostState]:
 def enter(
     broker: Broker, visitor: Visitor, vhost: str, *, to_look: bool
 ) -> VirtualHostState | None:
-    """One virtual host; None if there is none. Raises ``Refused``."""
+    """Return a virtual host; None if there is none. Raises ``Refused``."""
     rooms = broker.vhosts.get(vhost)
     if rooms is None:
         return None

@@ -1,4 +1,4 @@
-"""Bindings: list them by vhost, by either end and by both, make and remove them."""
+"""Bindings: list by virtual host, by source and destination; create and delete."""
 
 import base64
 import zlib
@@ -70,7 +70,7 @@ async def bind(call: Call) -> Response:
     call.rooms()
     wanted = object_of(call.request)
     key, arguments = text(wanted, "routing_key"), table(wanted, "arguments")
-    await call.desk.ask(
+    await call.context.ask(
         Bind(
             asker=call.asker,
             source=exchanges.real_name(call.place["source"]),
@@ -86,7 +86,7 @@ async def bind(call: Call) -> Response:
 
 async def unbind(call: Call) -> Response:
     found = _found(call, call.rooms())
-    await call.desk.ask(
+    await call.context.ask(
         Unbind(
             asker=call.asker,
             source=found.source,
@@ -100,7 +100,7 @@ async def unbind(call: Call) -> Response:
 
 
 def all_bindings(rooms: VirtualHostState) -> Iterator[Binding]:
-    """Every queue is bound to the default exchange by its name; nobody keeps a list of that."""
+    """Yield all bindings, and those of every queue to the default exchange, which are not stored."""
     vhost = rooms.vhost.name
     for queue in shown_queues(rooms):
         name = queue.name
@@ -109,7 +109,7 @@ def all_bindings(rooms: VirtualHostState) -> Iterator[Binding]:
 
 
 def properties_key(routing_key: str, arguments: Table) -> str:
-    """What tells two bindings between the same ends apart, as one segment of a path."""
+    """Return the key that tells bindings between the same ends apart, as one segment of a path."""
     if not arguments:
         return _NO_KEY if not routing_key else _escaped(routing_key)
     digest = zlib.crc32(encode_table(dict(sorted(arguments.items()))))
@@ -138,7 +138,7 @@ def _between(call: Call, rooms: VirtualHostState) -> Iterable[Binding]:
 
 
 def _found(call: Call, rooms: VirtualHostState) -> Binding:
-    """By its key. The path was unescaped once; keys with odd letters are escaped twice by most clients."""
+    """Return a binding by its key. Most clients escape keys with odd characters twice."""
     wanted = call.place["properties_key"]
     for one in _between(call, rooms):
         if wanted == properties_key(one.routing_key, one.arguments):

@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 Row: TypeAlias = dict[str, Any]
 
 
-async def everywhere(desk: HandlerContext, what: str) -> list[Row]:
-    """The rows of all nodes."""
-    engine = desk.frontend.engine
-    rows = list(_ROWS[what](desk))
+async def everywhere(context: HandlerContext, what: str) -> list[Row]:
+    """Return the rows of all nodes."""
+    engine = context.frontend.engine
+    rows = list(_ROWS[what](context))
     peers = engine.peers
     others = [node for node in engine.metadata.image.brokers if node != engine.info.node_id]
     if peers is not None and others:
@@ -48,27 +48,27 @@ async def _of_node(peers: Peers, node: NodeId, what: str) -> list[Row]:
             node, ListClients(what=what), timeout_ms=limits.MANAGEMENT_PEER_ANSWER_MS_MAX
         )
     except MillpondError as error:
-        log.info("node %d does not say its %s: %s", node, what, error)
+        log.info("node %d did not return its %s: %s", node, what, error)
         return []
     rows: list[Row] = json.loads(answer)
     return rows
 
 
-def tell(desk: HandlerContext, request: ListClients) -> bytes:
-    """The rows of this node, for another one."""
+def tell(context: HandlerContext, request: ListClients) -> bytes:
+    """Return the rows of this node, for another one."""
     rows = _ROWS.get(request.what)
     if rows is None:
-        raise InvalidRequest(f"nobody lists {request.what!r}")
-    return as_json(list(rows(desk)))
+        raise InvalidRequest(f"{request.what!r} cannot be listed")
+    return as_json(list(rows(context)))
 
 
-def connection_rows(desk: HandlerContext) -> Iterator[Row]:
-    """Every connection to this node."""
-    for session in desk.sessions:
-        yield connection_row(desk, session)
+def connection_rows(context: HandlerContext) -> Iterator[Row]:
+    """Yield every connection to this node."""
+    for session in context.sessions:
+        yield connection_row(context, session)
 
 
-def connection_row(desk: HandlerContext, session: AmqpSession) -> Row:
+def connection_row(context: HandlerContext, session: AmqpSession) -> Row:
     host, port = _end(session.local)
     peer_host, peer_port = _end(session.peer)
     wire = session.wire
@@ -81,8 +81,8 @@ def connection_row(desk: HandlerContext, session: AmqpSession) -> Row:
         "frame_max": wire.frame_max,
         "host": host,
         "name": session.shown_name,
-        "node": desk.node,
-        # Certificates are looked at when a connection is made, and not kept.
+        "node": context.node,
+        # Certificates are checked when a connection is made, and not kept.
         "peer_cert_issuer": None,
         "peer_cert_subject": None,
         "peer_cert_validity": None,
@@ -106,20 +106,20 @@ def connection_row(desk: HandlerContext, session: AmqpSession) -> Row:
     }
 
 
-def channel_rows(desk: HandlerContext) -> Iterator[Row]:
-    """Every channel of this node's connections."""
-    for session in desk.sessions:
+def channel_rows(context: HandlerContext) -> Iterator[Row]:
+    """Yield every channel of this node's connections."""
+    for session in context.sessions:
         for number in sorted(session.channels):
-            yield _channel(desk, session, session.channels[number])
+            yield _channel(context, session, session.channels[number])
 
 
 def _end(place: str) -> tuple[str, int]:
-    """Host and port of one end of a connection."""
+    """Return host and port of one end of a connection."""
     host, _colon, port = place.rpartition(":")
     return host or place, int(port) if port.isdecimal() else 0
 
 
-def _channel(desk: HandlerContext, session: AmqpSession, channel: Channel) -> Row:
+def _channel(context: HandlerContext, session: AmqpSession, channel: Channel) -> Row:
     return {
         "confirm": channel.confirms is not None,
         "connection_details": _connection_details(session),
@@ -127,7 +127,7 @@ def _channel(desk: HandlerContext, session: AmqpSession, channel: Channel) -> Ro
         "global_prefetch_count": channel.deliveries.prefetch,
         "messages_unacknowledged": len(channel.deliveries),
         "name": f"{session.shown_name} ({channel.number})",
-        "node": desk.node,
+        "node": context.node,
         "number": channel.number,
         "prefetch_count": channel.prefetch,
         "state": "running",
@@ -143,9 +143,9 @@ def _connection_details(session: AmqpSession) -> Row:
     return {"name": session.shown_name, "peer_host": host, "peer_port": port}
 
 
-def consumer_rows(desk: HandlerContext) -> Iterator[Row]:
-    """Every consumer of this node's connections."""
-    for session in desk.sessions:
+def consumer_rows(context: HandlerContext) -> Iterator[Row]:
+    """Yield every consumer of this node's connections."""
+    for session in context.sessions:
         for channel in session.channels.values():
             for queue, consumer in channel.consumers.values():
                 place = queue.queue
@@ -157,7 +157,7 @@ def consumer_rows(desk: HandlerContext) -> Iterator[Row]:
                     "channel_details": {
                         "connection_name": session.shown_name,
                         "name": f"{session.shown_name} ({channel.number})",
-                        "node": desk.node,
+                        "node": context.node,
                         "number": channel.number,
                         "peer_host": _end(session.peer)[0],
                         "peer_port": _end(session.peer)[1],
@@ -170,10 +170,10 @@ def consumer_rows(desk: HandlerContext) -> Iterator[Row]:
                 }
 
 
-def attempt_rows(desk: HandlerContext) -> Iterator[Row]:
-    """Logins at this node."""
-    for row in desk.frontend.logins.attempts.rows():
-        yield {**row, "node": desk.node}
+def attempt_rows(context: HandlerContext) -> Iterator[Row]:
+    """Yield the login attempts at this node."""
+    for row in context.frontend.logins.attempts.rows():
+        yield {**row, "node": context.node}
 
 
 _ROWS: dict[str, Callable[[HandlerContext], Iterator[Row]]] = {
@@ -185,16 +185,16 @@ _ROWS: dict[str, Callable[[HandlerContext], Iterator[Row]]] = {
 }
 
 
-async def close(desk: HandlerContext, rows: list[Row], reason: str) -> None:
-    """End these connections, each at the node that has it. Raises a ``MillpondError``."""
+async def close(context: HandlerContext, rows: list[Row], reason: str) -> None:
+    """Close connections, each at the node that has it. Raises a ``MillpondError``."""
     names: dict[str, list[str]] = {}
     for row in rows:
         names.setdefault(row["node"], []).append(row["name"])
-    engine = desk.frontend.engine
+    engine = context.frontend.engine
     for node in engine.metadata.image.brokers:
-        here = names.get(desk.node_name(node), ())
+        here = names.get(context.node_name(node), ())
         if here and node == engine.info.node_id:
-            close_here(desk, CloseConnections(names=tuple(here), reason=reason))
+            close_here(context, CloseConnections(names=tuple(here), reason=reason))
         elif here and engine.peers is not None:
             await engine.peers.call(
                 node,
@@ -203,9 +203,9 @@ async def close(desk: HandlerContext, rows: list[Row], reason: str) -> None:
             )
 
 
-def close_here(desk: HandlerContext, request: CloseConnections) -> int:
-    """End connections to this node; how many of them there were."""
-    found = [session for session in desk.sessions if session.shown_name in request.names]
+def close_here(context: HandlerContext, request: CloseConnections) -> int:
+    """Close connections to this node. Return how many there were."""
+    found = [session for session in context.sessions if session.shown_name in request.names]
     for session in found:
         session.force_close(request.reason)
     return len(found)

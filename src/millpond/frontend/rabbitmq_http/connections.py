@@ -1,4 +1,4 @@
-"""Who is connected to the cluster: connections, channels, consumers; how to end connections."""
+"""Connections, channels and consumers of the cluster: list, show, close."""
 
 from millpond.frontend.rabbitmq_http.access import Rank
 from millpond.frontend.rabbitmq_http.clients import Row, close, everywhere
@@ -23,20 +23,20 @@ async def show_connection(call: Call) -> Response:
 
 
 async def close_connection(call: Call) -> Response:
-    """Everybody may end connections of its own; others' only an administrator."""
-    rows = await everywhere(call.desk, "connections")
+    """Close a connection. A user may close its own connections, an administrator all."""
+    rows = await everywhere(call.context, "connections")
     found = [row for row in rows if row["name"] == call.name]
     if not found:
         raise not_found()
     _check_user(call, found[0]["user"], Rank.ADMINISTRATOR)
-    await close(call.desk, found, call.request.reason or _CLOSED)
+    await close(call.context, found, call.request.reason or _CLOSED)
     return done()
 
 
 async def list_connections_of_user(call: Call) -> Response:
     """Which they are; more of each is said where it is asked for by name."""
     _check_user(call, call.name, Rank.MONITORING)
-    rows = await everywhere(call.desk, "connections")
+    rows = await everywhere(call.context, "connections")
     shown = ("name", "vhost", "user", "node")
     return call.list(
         {name: row[name] for name in shown} for row in rows if row["user"] == call.name
@@ -45,9 +45,9 @@ async def list_connections_of_user(call: Call) -> Response:
 
 async def close_connections_of_user(call: Call) -> Response:
     _check_user(call, call.name, Rank.ADMINISTRATOR)
-    rows = await everywhere(call.desk, "connections")
+    rows = await everywhere(call.context, "connections")
     mine = [row for row in rows if row["user"] == call.name]
-    await close(call.desk, mine, call.request.reason or _CLOSED)
+    await close(call.context, mine, call.request.reason or _CLOSED)
     return done()
 
 
@@ -72,7 +72,7 @@ async def show_channel(call: Call) -> Response:
         if row["name"] == call.name:
             consumers = [
                 one
-                for one in await everywhere(call.desk, "consumers")
+                for one in await everywhere(call.context, "consumers")
                 if one["channel_details"]["name"] == call.name
             ]
             extra = {"consumer_details": consumers, "deliveries": [], "publishes": []}
@@ -86,21 +86,21 @@ async def list_consumers(call: Call) -> Response:
 
 async def list_consumers_of_vhost(call: Call) -> Response:
     call.rooms(to_look=True)
-    rows = await everywhere(call.desk, "consumers")
+    rows = await everywhere(call.context, "consumers")
     return call.list(row for row in rows if row["queue"]["vhost"] == call.vhost)
 
 
 async def visible(call: Call, what: str) -> list[Row]:
-    """Everybody sees clients of its own; who may watch sees all."""
-    rows = await everywhere(call.desk, what)
+    """Return the rows that a user may see: its own clients, or all for a monitoring user."""
+    rows = await everywhere(call.context, what)
     if call.visitor.has(Rank.MONITORING):
         return rows
     return [row for row in rows if row.get("channel_details", row)["user"] == call.visitor.name]
 
 
 async def _found(call: Call) -> Row:
-    """A connection that the visitor may look at. Raises ``Refused``."""
-    for row in await everywhere(call.desk, "connections"):
+    """Return a connection that the visitor may see. Raises ``Refused``."""
+    for row in await everywhere(call.context, "connections"):
         if row["name"] == call.name:
             _check_user(call, row["user"], Rank.MONITORING)
             return row
@@ -108,6 +108,6 @@ async def _found(call: Call) -> Row:
 
 
 def _check_user(call: Call, user: str, rank: Rank) -> None:
-    """Connections of others need this rank. Raises ``Refused``."""
+    """Check the rank that connections of other users need. Raises ``Refused``."""
     if user != call.visitor.name and not call.visitor.has(rank):
         raise not_authorised("User not authorised to access object")

@@ -1,4 +1,4 @@
-"""What handlers work with: the furniture, the queues behind it, the connections, and the request at hand."""
+"""What handlers use: declarations, queues, connections, and the request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -27,9 +27,9 @@ from millpond.rabbit.commands import Command, Decision, Principal, Store
 from millpond.rabbit.names import is_hidden
 from millpond.rabbit.records import Fact, Queue
 
-# The RabbitMQ whose management API this is; its words are in `tests/interop/amqp/rabbitmq_http.json`.
+# The RabbitMQ whose management API this is; its answers are in `tests/interop/amqp/rabbitmq_http.json`.
 API_VERSION = RABBITMQ_VERSION
-# Queues on other nodes that are asked at the same time.
+# Queues of other nodes that are counted at the same time.
 COUNTED_AT_ONCE = 64
 
 
@@ -43,7 +43,7 @@ class ListenerInfo:
 
 
 class HandlerContext:
-    """One for each node."""
+    """The context of all handlers of a node."""
 
     def __init__(self, frontend: AmqpFrontend, doors: Callable[[], Iterable[ListenerInfo]]) -> None:
         self.frontend = frontend
@@ -56,7 +56,7 @@ class HandlerContext:
 
     @property
     def node(self) -> str:
-        """This node as RabbitMQ's tools name nodes."""
+        """This node's name as RabbitMQ's tools write it."""
         return self.node_name(self.frontend.engine.info.node_id)
 
     @property
@@ -68,7 +68,7 @@ class HandlerContext:
 
     @property
     def sessions(self) -> list[AmqpSession]:
-        """Connections that are open for their users."""
+        """The open connections of users."""
         return sorted(
             (one for one in self.frontend.sessions if one.user and one.is_open),
             key=lambda session: session.name,
@@ -82,11 +82,11 @@ class HandlerContext:
             raise refusal(error) from None
 
     async def store(self, fact: Fact) -> None:
-        """Make a fact of an administrator's true. Raises ``Refused``."""
+        """Store a record of an administrator. Raises ``Refused``."""
         await self.ask(Store(fact=fact))
 
     async def counts(self, queues: Sequence[Queue]) -> list[Counts]:
-        """How much is in each of these, wherever it is; nothing where it cannot be reached."""
+        """Return the counts of queues, wherever they are; None where the node cannot be reached."""
         found: list[Counts] = []
         for first in range(0, len(queues), COUNTED_AT_ONCE):
             async with asyncio.TaskGroup() as group:
@@ -104,7 +104,7 @@ class HandlerContext:
             return Counts(0, 0)
 
     def home(self, queue: Queue) -> str | None:
-        """The node that serves a queue; None while none does."""
+        """Return the node that hosts a queue; None while none does."""
         host = self.frontend.queues.host_of(queue)
         return self.node_name(host) if host >= 0 else None
 
@@ -113,14 +113,14 @@ class HandlerContext:
 class Call:
     """One request of one user, and what its path names."""
 
-    desk: HandlerContext
+    context: HandlerContext
     request: Request
     visitor: Visitor
     place: Mapping[str, str]
 
     @property
     def broker(self) -> Broker:
-        return self.desk.broker
+        return self.context.broker
 
     @property
     def vhost(self) -> str:
@@ -136,7 +136,7 @@ class Call:
         return Principal(vhost=self.vhost, user=visitor.name, scopes=visitor.scopes)
 
     def rooms(self, *, to_look: bool = False) -> VirtualHostState:
-        """The virtual host of the path. Raises ``Refused``."""
+        """Return the virtual host of the path. Raises ``Refused``."""
         rooms = enter(self.broker, self.visitor, self.vhost, to_look=to_look)
         if rooms is None:
             raise not_found()
@@ -153,7 +153,7 @@ class Call:
             return {"rate": 0.0}
         if len(wanted) < 2 or not all(one.isdecimal() and int(one) for one in wanted):
             raise bad_request("lengths_age and lengths_incr must both be numbers over 0")
-        now_ms = self.desk.frontend.engine.runtime.clock.now_ms()
+        now_ms = self.context.frontend.engine.runtime.clock.now_ms()
         return {
             "rate": 0.0,
             "samples": [{"sample": count, "timestamp": now_ms}],
@@ -162,7 +162,7 @@ class Call:
         }
 
     def list(self, rows: Iterable[Mapping[str, Any]]) -> Response:
-        """A list as its reader wants it."""
+        """Answer with a list: its page, order and columns."""
         return said(listed(rows, self.request.query))
 
     def show(self, row: Mapping[str, Any]) -> Response:
@@ -170,7 +170,7 @@ class Call:
 
 
 def shown_queues(rooms: VirtualHostState) -> list[Queue]:
-    """The queues of a virtual host by name, without those that the broker keeps for itself."""
+    """Return the queues of a virtual host by name, without internal ones."""
     return [rooms.queues[name] for name in sorted(rooms.queues) if not is_hidden(name)]
 
 
@@ -178,7 +178,7 @@ Handler = Callable[[Call], Awaitable[Response]]
 
 
 def refusal(error: errors.BrokerRefusal) -> Refused:
-    """What the model refuses, as RabbitMQ's HTTP API does."""
+    """Return the answer to a refused command, as RabbitMQ's HTTP API has it."""
     match error:
         case errors.AccessRefused() | errors.VirtualHostRefused():
             return not_authorised("Access refused.")

@@ -26,7 +26,7 @@ _OF_VHOST = ("parameters", "policies", "queues", "exchanges", "bindings")
 
 
 async def export_all(call: Call) -> Response:
-    every = global_parameters(call.broker, call.desk.cluster_id)
+    every = global_parameters(call.broker, call.context.cluster_id)
     return said(
         {
             **export_definitions(call.broker, API_VERSION),
@@ -71,12 +71,12 @@ async def _import(call: Call, vhost: str | None) -> Response:
         facts = read_definitions(document, vhost)
     except errors.InvalidDefinition as error:
         raise bad_request(str(error)) from error
-    await call.desk.ask(StoreAll(facts=tuple(_with_permissions(call, facts))))
+    await call.context.ask(StoreAll(facts=tuple(_with_permissions(call, facts))))
     return done()
 
 
 def _with_permissions(call: Call, facts: list[Fact]) -> Iterator[Fact]:
-    """As with RabbitMQ, whoever brings a new virtual host may do everything in it."""
+    """Give a user all permissions in the virtual hosts that it imports, as RabbitMQ does."""
     for fact in facts:
         yield fact
         if call.visitor.scopes is not None or not isinstance(fact, VirtualHost):

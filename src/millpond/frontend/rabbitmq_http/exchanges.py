@@ -40,7 +40,7 @@ async def declare(call: Call) -> Response:
     rooms = call.rooms()
     wanted = object_of(call.request)
     is_new = call.name not in rooms.exchanges
-    await call.desk.ask(
+    await call.context.ask(
         DeclareExchange(
             asker=call.asker,
             name=real_name(call.name),
@@ -57,7 +57,7 @@ async def declare(call: Call) -> Response:
 async def delete(call: Call) -> Response:
     found = _found(call, call.rooms())
     if_unused = call.request.query.get("if-unused") == "true"
-    await call.desk.ask(DeleteExchange(asker=call.asker, name=found.name, if_unused=if_unused))
+    await call.context.ask(DeleteExchange(asker=call.asker, name=found.name, if_unused=if_unused))
     return done()
 
 

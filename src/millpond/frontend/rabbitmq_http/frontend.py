@@ -1,4 +1,4 @@
-"""The front-end of the management API: a request in, an answer out, whatever goes wrong in between."""
+"""The front-end of the management API: a request in, an answer out, also for every error."""
 
 import asyncio
 import logging
@@ -35,19 +35,19 @@ _NO_SCRIPT = (
 
 
 class Management:
-    """One for each node."""
+    """The management API of a node."""
 
     def __init__(self, frontend: AmqpFrontend, doors: Callable[[], Iterable[ListenerInfo]]) -> None:
         self.engine = frontend.engine
-        self._desk = HandlerContext(frontend, doors)
+        self._context = HandlerContext(frontend, doors)
         self.engine.peer_handlers.serve(ListClients, self._tell)
         self.engine.peer_handlers.serve(CloseConnections, self._close)
 
     async def _tell(self, request: ListClients) -> bytes:
-        return tell(self._desk, request)
+        return tell(self._context, request)
 
     async def _close(self, request: CloseConnections) -> int:
-        return close_here(self._desk, request)
+        return close_here(self._context, request)
 
     def session(
         self, writer: Writer, *, peer: str, turns: Turns, memory: RequestMemory
@@ -58,13 +58,13 @@ class Management:
     def knows(self, request: Request) -> bool:
         """Whether the user who sends a request may log in."""
         try:
-            look_at(self._desk.frontend.logins, request)
+            look_at(self._context.frontend.logins, request)
         except (Refused, KeysNeeded):
             return False
         return True
 
     async def answer(self, request: Request) -> Response:
-        """Never raises anything but cancellation."""
+        """Answer a request. Raises nothing but cancellation."""
         try:
             async with asyncio.timeout(limits.MANAGEMENT_ANSWER_S):
                 return await self._answer(request)
@@ -73,7 +73,7 @@ class Management:
             answer = error.response
             return Response(status=answer.status, body=answer.body, headers=headers)
         except errors.LocalProtocolError as error:
-            # A name or a number of the client's that no table and no method can carry.
+            # A name or number that no AMQP table or method can carry.
             return bad_request(str(error)).response
         except errors.MillpondError as error:
             log.warning("peer=%s %s %s: %s", request.peer, request.method, request.target, error)
@@ -99,7 +99,7 @@ class Management:
             raise not_found()
         found = find(segments[1:])
         if found is None:
-            await log_in(self._desk.frontend.logins, request)
+            await log_in(self._context.frontend.logins, request)
             raise not_found()
         methods = sorted(
             {*found.handlers, "HEAD", "OPTIONS"} if "GET" in found.handlers else found.handlers
@@ -112,11 +112,11 @@ class Management:
                 status=HTTPStatus.METHOD_NOT_ALLOWED, headers={"allow": ", ".join(methods)}
             )
         rank, handler = wanted
-        if rank is Rank.NOBODY:
+        if rank is Rank.NONE:
             visitor = STRANGER
         else:
-            visitor = await log_in(self._desk.frontend.logins, request)
+            visitor = await log_in(self._context.frontend.logins, request)
             visitor.check(rank)
         return await handler(
-            Call(desk=self._desk, request=request, visitor=visitor, place=found.place)
+            Call(context=self._context, request=request, visitor=visitor, place=found.place)
         )

@@ -21,7 +21,7 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a client asks. ``target`` is what stands in the first line, as it came."""
+    """A request. ``target`` is the request target of the first line."""
 
     method: str
     target: str
@@ -29,12 +29,12 @@ class Request:
     body: bytes = b""
     # ``host:port`` of the client.
     peer: str = "127.0.0.1:0"
-    # What the client gives as its reason (``X-Reason``), for a connection that it ends.
+    # The reason (``X-Reason``) for closing a connection.
     reason: str = ""
 
     @property
     def segments(self) -> tuple[str, ...]:
-        """The parts of the path. A slash within a name comes as ``%2F``, so parts are cut first.
+        """Return the parts of the path. A slash within a name comes as ``%2F``, so parts are cut first.
 
         Raises ``Refused`` for a part that is not UTF-8: with its bytes replaced it would name something else.
         """
@@ -46,7 +46,7 @@ class Request:
 
     @property
     def query(self) -> dict[str, str]:
-        """The fields behind the question mark. Raises ``Refused`` for what is not UTF-8."""
+        """Return the fields of the query. Raises ``Refused`` for what is not UTF-8."""
         text = self.target.partition("?")[2]
         try:
             return dict(parse_qsl(text, keep_blank_values=True, errors="strict"))
@@ -56,7 +56,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """What it is answered."""
+    """An answer."""
 
     status: int = HTTPStatus.OK
     body: bytes = b""
@@ -79,23 +79,23 @@ class Refused(MillpondError):
 
 
 def said(value: object, *, status: int = HTTPStatus.OK) -> Response:
-    """A value as JSON."""
+    """Return an answer with a value as JSON."""
     return Response(status=status, body=as_json(value))
 
 
 def as_json(value: object) -> bytes:
-    """The bytes of a value."""
+    """Return a value as JSON bytes."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_shown)
     return text.encode("utf-8", "replace")
 
 
 def _shown(value: object) -> object:
-    """Types that tables of arguments and headers have and JSON has not."""
+    """Encode types of AMQP tables that JSON does not have."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def done(*, is_new: bool = False) -> Response:
-    """There is nothing to say but that it was done."""
+    """Return an answer without a body."""
     return Response(status=HTTPStatus.CREATED if is_new else HTTPStatus.NO_CONTENT)
 
 
@@ -118,7 +118,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read_json(body: bytes, *, refusal: str) -> Any:
-    """The value of a body, which is JSON in UTF-8. Raises ``Refused``.
+    """Decode a body of JSON in UTF-8. Raises ``Refused``.
 
     All texts in it can be written as UTF-8 again, and all numbers are finite: Python would take half of a
     surrogate pair, and ``NaN``, and nothing that keeps them could be written to the log or shown.
@@ -147,7 +147,7 @@ def _finite(digits: str) -> float:
 
 
 def object_of(request: Request, *, required: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The body as a JSON object; no body is an empty one. Raises ``Refused``."""
+    """Return the body as a JSON object; no body is an empty one. Raises ``Refused``."""
     value = read_json(request.body, refusal="not_json") if request.body.strip() else {}
     if not isinstance(value, dict):
         raise bad_request("not_json_object")

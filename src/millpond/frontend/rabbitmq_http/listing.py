@@ -1,4 +1,4 @@
-"""What a client may wish of a list: some columns, an order, a page, names that match."""
+"""What a client may ask of a list: columns, an order, a page, names that match."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ _PAGE_SIZE_MAX = 500
 
 
 def listed(rows: Iterable[Mapping[str, Any]], query: Mapping[str, str]) -> Any:
-    """The list, or the page of it, that was asked for. Raises ``Refused``."""
+    """Return the list, or the page that was asked for. Raises ``Refused``."""
     every = [dict(row) for row in rows]
     if "page" not in query:
         return _cut(_sorted(every, query), query)
@@ -38,7 +38,7 @@ def listed(rows: Iterable[Mapping[str, Any]], query: Mapping[str, str]) -> Any:
 
 
 def shown(row: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
-    """One thing, with the columns that were asked for."""
+    """Return one row with the columns that were asked for."""
     return _cut([dict(row)], query)[0]
 
 

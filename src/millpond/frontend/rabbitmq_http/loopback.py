@@ -40,7 +40,7 @@ class Closed(errors.MillpondError):
 
     @property
     def refused(self) -> Refused:
-        """As RabbitMQ's API answers it."""
+        """Return the answer of RabbitMQ's API."""
         match self.code:
             case ReplyCode.NOT_FOUND:
                 return Refused(404, "not_found", self.text)
@@ -51,7 +51,7 @@ class Closed(errors.MillpondError):
 
 
 class _Pipe:
-    """What the session writes, until it is read."""
+    """Keeps what the session writes until it is read."""
 
     def __init__(self) -> None:
         self.arrived: list[bytes] = []
@@ -79,8 +79,8 @@ class _Pipe:
 class InnerChannel:
     """One channel."""
 
-    def __init__(self, frontend: AmqpFrontend, wish: ConnectOptions, *, peer: str) -> None:
-        self._client = ClientConnection(wish)
+    def __init__(self, frontend: AmqpFrontend, options: ConnectOptions, *, peer: str) -> None:
+        self._client = ClientConnection(options)
         self._pipe = _Pipe()
         self._frontend = frontend
         self._session = AmqpSession(frontend, self._pipe, peer=peer)
@@ -119,7 +119,7 @@ class InnerChannel:
         self._flush()
 
     async def wait(self) -> Event:
-        """What the broker says next. Raises ``Closed``."""
+        """Return the next event of the broker. Raises ``Closed``."""
         pipe = self._pipe
         while not self._events:
             if pipe.arrived:
@@ -137,7 +137,7 @@ class InnerChannel:
         return event
 
     async def wait_published(self) -> Event:
-        """What the broker says of a message. Raises ``Closed``, or ``Refused`` if an alarm blocks it."""
+        """Wait for the confirm of a message. Raises ``Closed``, or ``Refused`` if an alarm blocks it."""
         try:
             async with asyncio.timeout(limits.MANAGEMENT_BLOCKED_S):
                 return await self.wait()
@@ -155,11 +155,11 @@ class InnerChannel:
 
 @asynccontextmanager
 async def inner(call: Call) -> AsyncIterator[InnerChannel]:
-    """A channel in the virtual host of the path. Raises ``Refused``."""
-    wish = ConnectOptions(
+    """Open a channel in the virtual host of the path. Raises ``Refused``."""
+    options = ConnectOptions(
         user=call.visitor.name, password=call.visitor.password, virtual_host=call.vhost
     )
-    channel = InnerChannel(call.desk.frontend, wish, peer=call.request.peer)
+    channel = InnerChannel(call.context.frontend, options, peer=call.request.peer)
     try:
         try:
             await channel.open()

@@ -14,19 +14,19 @@ from millpond.wire.amqp.sasl import AMQPLAIN, EXTERNAL, PLAIN
 _FILES = Path("/proc/self/fd")
 
 
-def node_rows(desk: HandlerContext) -> Iterator[dict[str, Any]]:
+def node_rows(context: HandlerContext) -> Iterator[dict[str, Any]]:
     """One row, of the node that is asked."""
-    yield {"name": desk.node, "type": "disc", "running": True, **_uses(desk)}
+    yield {"name": context.node, "type": "disc", "running": True, **_uses(context)}
 
 
-def exchange_types(desk: HandlerContext) -> list[dict[str, Any]]:
+def exchange_types(context: HandlerContext) -> list[dict[str, Any]]:
     return [
         {"name": name, "description": f"exchange type {name}", "enabled": True}
-        for name in desk.broker.types.names
+        for name in context.broker.types.names
     ]
 
 
-def contexts(desk: HandlerContext) -> list[dict[str, Any]]:
+def contexts(context: HandlerContext) -> list[dict[str, Any]]:
     """Where HTTP is answered."""
     return [
         {
@@ -35,26 +35,26 @@ def contexts(desk: HandlerContext) -> list[dict[str, Any]]:
             "ip": door.host,
             "port": str(door.port),
         }
-        for door in desk.doors()
+        for door in context.doors()
         if door.protocol.startswith("http")
     ]
 
 
-def memory(desk: HandlerContext) -> dict[str, Any]:
+def memory(context: HandlerContext) -> dict[str, Any]:
     """What RabbitMQ says of memory, as far as one process in Python knows it: how much it is."""
-    used = _memory_used(desk)
+    used = _memory_used(context)
     return {"strategy": "rss", "total": {"rss": used, "allocated": used}}
 
 
-def _memory_used(desk: HandlerContext) -> int:
-    watch = desk.frontend.watch
+def _memory_used(context: HandlerContext) -> int:
+    watch = context.frontend.watch
     if watch is not None and watch.seen is not None and watch.seen[0].resident_bytes:
         return watch.seen[0].resident_bytes
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _uses(desk: HandlerContext) -> dict[str, Any]:
-    engine, low_on = desk.frontend.engine, desk.frontend.cluster_pressure.own.low_on
+def _uses(context: HandlerContext) -> dict[str, Any]:
+    engine, low_on = context.frontend.engine, context.frontend.cluster_pressure.own.low_on
     free = [one.usable_bytes for one in engine.disk_view.describe(()) if one.failure is None]
     files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     row: dict[str, Any] = {
@@ -63,15 +63,15 @@ def _uses(desk: HandlerContext) -> dict[str, Any]:
         "fd_total": files_max,
         "fd_used": _files_open(),
         "sockets_total": files_max,
-        "sockets_used": len(desk.frontend.sessions),
-        "mem_used": _memory_used(desk),
+        "sockets_used": len(context.frontend.sessions),
+        "mem_used": _memory_used(context),
         "mem_alarm": MEMORY in low_on,
         "mem_calculation_strategy": "rss",
         "disk_free": min(free, default=-1),
         "disk_free_alarm": DISK in low_on,
         "processors": os.cpu_count() or 1,
-        "uptime": engine.runtime.clock.now_ms() - desk.started_ms,
-        "exchange_types": exchange_types(desk),
+        "uptime": engine.runtime.clock.now_ms() - context.started_ms,
+        "exchange_types": exchange_types(context),
         "auth_mechanisms": [
             {
                 "name": name,
@@ -83,7 +83,7 @@ def _uses(desk: HandlerContext) -> dict[str, Any]:
         "applications": [
             {"name": "millpond", "description": "Millpond", "version": __version__},
         ],
-        "contexts": contexts(desk),
+        "contexts": contexts(context),
         "log_files": [],
         "config_files": [],
         "db_dir": engine.log_dirs.metadata.name,
@@ -93,7 +93,7 @@ def _uses(desk: HandlerContext) -> dict[str, Any]:
         "enabled_plugins": ["rabbitmq_management"],
         "rates_mode": "basic",
     }
-    watch = desk.frontend.watch
+    watch = context.frontend.watch
     if watch is not None and watch.seen is not None:
         _readings, limits = watch.seen
         row["mem_limit"] = limits.memory_bytes_max

@@ -31,9 +31,9 @@ _RESOURCES = {DISK: "disk space"}
 
 
 async def overview(call: Call) -> Response:
-    desk = call.desk
+    context = call.context
     rooms = list(visible(call.broker, call.visitor))
-    counts = await desk.counts([queue for one in rooms for queue in shown_queues(one)])
+    counts = await context.counts([queue for one in rooms for queue in shown_queues(one)])
     ready = sum(one.ready for one in counts)
     held = sum(one.held for one in counts)
     channels = await connections.visible(call, "channels")
@@ -44,16 +44,16 @@ async def overview(call: Call) -> Response:
             "rates_mode": "basic",
             # There are no histories.
             "sample_retention_policies": {"global": [], "basic": [], "detailed": []},
-            "exchange_types": exchange_types(desk),
+            "exchange_types": exchange_types(context),
             # As AMQP's clients are told; what really answers is beside it, in both.
             "product_name": PRODUCT,
             "product_version": API_VERSION,
             "rabbitmq_version": API_VERSION,
             "millpond_version": __version__,
-            "cluster_name": cluster_name(call.broker, desk.cluster_id),
+            "cluster_name": cluster_name(call.broker, context.cluster_id),
             "disable_stats": False,
             "enable_queue_totals": True,
-            "message_stats": desk.frontend.tally.all.row(),
+            "message_stats": context.frontend.stats.all.row(),
             "queue_totals": {
                 "messages": ready + held,
                 "messages_details": call.details(ready + held),
@@ -70,9 +70,9 @@ async def overview(call: Call) -> Response:
                 "exchanges": sum(1 for one in rooms for _row in exchanges.rows(one)),
                 "queues": len(counts),
             },
-            "node": desk.node,
+            "node": context.node,
             "listeners": _listeners(call),
-            "contexts": [{"node": desk.node, **one} for one in contexts(desk)],
+            "contexts": [{"node": context.node, **one} for one in contexts(context)],
         }
     )
 
@@ -80,12 +80,12 @@ async def overview(call: Call) -> Response:
 def _listeners(call: Call) -> list[dict[str, Any]]:
     return [
         {
-            "node": call.desk.node,
+            "node": call.context.node,
             "protocol": door.protocol,
             "ip_address": door.host,
             "port": door.port,
         }
-        for door in call.desk.doors()
+        for door in call.context.doors()
     ]
 
 
@@ -104,16 +104,16 @@ async def show_node(call: Call) -> Response:
 
 
 async def _nodes(call: Call) -> list[dict[str, Any]]:
-    """Every node of the cluster. One that does not answer is named, and no more is said of it."""
-    desk = call.desk
-    told = {row["name"]: row for row in await everywhere(desk, "nodes")}
+    """List every node of the cluster; of a node that does not answer, only the name."""
+    context = call.context
+    told = {row["name"]: row for row in await everywhere(context, "nodes")}
     rows = []
     for broker in sorted(
-        desk.frontend.engine.metadata.image.brokers.values(), key=lambda one: one.broker_id
+        context.frontend.engine.metadata.image.brokers.values(), key=lambda one: one.broker_id
     ):
-        name = desk.node_name(broker.broker_id)
+        name = context.node_name(broker.broker_id)
         row = told.get(name, {"name": name, "type": "disc"})
-        rows.append({**row, "running": name == desk.node or not broker.fenced})
+        rows.append({**row, "running": name == context.node or not broker.fenced})
     return rows
 
 
@@ -122,21 +122,21 @@ async def show_memory(call: Call) -> Response:
 
 
 async def show_relative_memory(call: Call) -> Response:
-    """In percent of the whole; of its parts nothing is known."""
+    """Return memory in percent of the total; its parts are unknown."""
     await _memory(call)
     return call.show({"memory": {"total": 100}})
 
 
 async def _memory(call: Call) -> dict[str, Any]:
     row = await _node(call)
-    if row["name"] == call.desk.node:
-        return memory(call.desk)
+    if row["name"] == call.context.node:
+        return memory(call.context)
     used = row.get("mem_used", 0)
     return {"strategy": "rss", "total": {"rss": used, "allocated": used}}
 
 
 async def _node(call: Call) -> dict[str, Any]:
-    """The node of the path. Raises ``Refused``."""
+    """Return the node of the path. Raises ``Refused``."""
     for row in await _nodes(call):
         if row["name"] == call.name:
             return row
@@ -147,27 +147,29 @@ async def _node(call: Call) -> dict[str, Any]:
 
 
 async def auth(call: Call) -> Response:
-    """How a web page would have its users log in: by their passwords."""
+    """Answer that users log in by password."""
     return call.show({"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
 
 
 async def auth_attempts(call: Call) -> Response:
-    """Logins at a node, by protocol, since it started or they were last reset."""
+    """List login attempts at a node by protocol, since its start or their last reset."""
     await _node(call)
-    rows = [row for row in await everywhere(call.desk, "auth_attempts") if row["node"] == call.name]
+    rows = [
+        row for row in await everywhere(call.context, "auth_attempts") if row["node"] == call.name
+    ]
     return said([{name: one for name, one in row.items() if name != "node"} for row in rows])
 
 
 async def auth_attempts_by_source(call: Call) -> Response:
-    """Where they came from is not kept, as in RabbitMQ unless it is told otherwise."""
+    """Answer with no sources of login attempts: they are not kept, as in RabbitMQ by default."""
     await _node(call)
     return said([])
 
 
 async def reset_auth_attempts(call: Call) -> Response:
-    if (await _node(call))["name"] != call.desk.node:
+    if (await _node(call))["name"] != call.context.node:
         raise bad_request(f"ask {call.name} itself: a node resets its own counts only")
-    call.desk.frontend.logins.attempts.reset()
+    call.context.frontend.logins.attempts.reset()
     return done()
 
 
@@ -175,12 +177,12 @@ async def reset_auth_attempts(call: Call) -> Response:
 
 
 async def show_cluster_name(call: Call) -> Response:
-    return call.show({"name": cluster_name(call.broker, call.desk.cluster_id)})
+    return call.show({"name": cluster_name(call.broker, call.context.cluster_id)})
 
 
 async def put_cluster_name(call: Call) -> Response:
     name = text(object_of(call.request, required=("name",)), "name")
-    await call.desk.store(global_parameter(CLUSTER_NAME, name))
+    await call.context.store(global_parameter(CLUSTER_NAME, name))
     return done()
 
 
@@ -206,27 +208,27 @@ async def extensions(call: Call) -> Response:
 
 
 async def healthy(call: Call) -> Response:
-    """It answers, so it is up; nothing else of what RabbitMQ checks here can be wrong."""
+    """Answer that the node is healthy: it answers, and RabbitMQ's other checks cannot fail here."""
     del call
     return said({"status": "ok"})
 
 
 async def critical(call: Call) -> Response:
     """Whether queues would stop without this node; with one node RabbitMQ says that it does not matter."""
-    if len(call.desk.frontend.engine.metadata.image.brokers) == 1:
+    if len(call.context.frontend.engine.metadata.image.brokers) == 1:
         return said({"status": "ok", "reason": "single node cluster"})
     return said({"status": "ok"})
 
 
 async def alarms(call: Call) -> Response:
     """Whether any node has an alarm, which blocks publishers at every node."""
-    return _alarms(call, "in the cluster", call.desk.frontend.cluster_pressure.alarms)
+    return _alarms(call, "in the cluster", call.context.frontend.cluster_pressure.alarms)
 
 
 async def local_alarms(call: Call) -> Response:
     """Whether this node has an alarm; that of another node is not its own."""
-    own = call.desk.frontend.engine.info.node_id
-    found = [alarm for alarm in call.desk.frontend.cluster_pressure.alarms if alarm[0] == own]
+    own = call.context.frontend.engine.info.node_id
+    found = [alarm for alarm in call.context.frontend.cluster_pressure.alarms if alarm[0] == own]
     return _alarms(call, "on the node", found)
 
 
@@ -238,7 +240,7 @@ def _alarms(call: Call, where: str, found: Sequence[tuple[NodeId, str]]) -> Resp
             "status": "failed",
             "reason": f"There are alarms in effect {where}",
             "alarms": [
-                {"node": call.desk.node_name(node), "resource": _RESOURCES.get(name, name)}
+                {"node": call.context.node_name(node), "resource": _RESOURCES.get(name, name)}
                 for node, name in found
             ],
         },
@@ -247,7 +249,7 @@ def _alarms(call: Call, where: str, found: Sequence[tuple[NodeId, str]]) -> Resp
 
 
 async def port_listener(call: Call) -> Response:
-    ports = [door.port for door in call.desk.doors()]
+    ports = [door.port for door in call.context.doors()]
     wanted = call.place["port"]
     if wanted.isdecimal() and int(wanted) in ports:
         return said({"status": "ok", "port": int(wanted)})
@@ -256,7 +258,7 @@ async def port_listener(call: Call) -> Response:
 
 
 async def protocol_listener(call: Call) -> Response:
-    spoken = sorted({door.protocol for door in call.desk.doors()})
+    spoken = sorted({door.protocol for door in call.context.doors()})
     wanted = call.place["protocol"]
     protocol = _PROTOCOLS.get(wanted, wanted)
     if protocol in spoken:

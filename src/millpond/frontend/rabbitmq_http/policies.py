@@ -73,13 +73,13 @@ async def put(call: Call) -> Response:
     except errors.InvalidDefinition as error:
         raise bad_request(f"Validation failed\n\n{error}\n") from None
     is_new = (is_operator, call.name) not in rooms.policies
-    await call.desk.store(policy)
+    await call.context.store(policy)
     return done(is_new=is_new)
 
 
 async def delete(call: Call) -> Response:
     found = _found(call, call.rooms())
-    await call.desk.store(
+    await call.context.store(
         PolicyDeleted(vhost=found.vhost, name=found.name, is_operator=found.is_operator)
     )
     return done()
@@ -127,9 +127,9 @@ async def put_parameter(call: Call) -> Response:
             facts = read_definitions({"parameters": [row]})
         except errors.InvalidDefinition as error:
             raise bad_request(f"Validation failed\n\n{error}\n") from None
-        await call.desk.ask(StoreAll(facts=tuple(facts)))
+        await call.context.ask(StoreAll(facts=tuple(facts)))
     else:
-        await call.desk.store(
+        await call.context.store(
             Parameter(component=component, vhost=call.vhost, name=call.name, value=kept(value))
         )
     return done(is_new=is_new)
@@ -140,12 +140,12 @@ async def delete_parameter(call: Call) -> Response:
     component, name = row["component"], row["name"]
     match component:
         case "operator_policy":
-            await call.desk.store(PolicyDeleted(vhost=call.vhost, name=name, is_operator=True))
+            await call.context.store(PolicyDeleted(vhost=call.vhost, name=name, is_operator=True))
         case "vhost-limits":
             vhost = call.rooms().vhost
-            await call.desk.store(replace(vhost, connections_max=None, queues_max=None))
+            await call.context.store(replace(vhost, connections_max=None, queues_max=None))
         case _:
-            await call.desk.store(
+            await call.context.store(
                 ParameterDeleted(component=component, name=name, vhost=call.vhost)
             )
     return done()
@@ -164,12 +164,12 @@ def _parameter_found(call: Call, *, to_look: bool = False) -> dict[str, Any]:
 
 
 async def list_global_parameters(call: Call) -> Response:
-    every = global_parameters(call.broker, call.desk.cluster_id)
+    every = global_parameters(call.broker, call.context.cluster_id)
     return call.list({"name": name, "value": value} for name, value in every.items())
 
 
 async def show_global_parameter(call: Call) -> Response:
-    every = global_parameters(call.broker, call.desk.cluster_id)
+    every = global_parameters(call.broker, call.context.cluster_id)
     if call.name not in every:
         raise not_found()
     return call.show({"name": call.name, "value": every[call.name]})
@@ -177,14 +177,14 @@ async def show_global_parameter(call: Call) -> Response:
 
 async def put_global_parameter(call: Call) -> Response:
     value = object_of(call.request, required=("value",))["value"]
-    is_new = call.name not in global_parameters(call.broker, call.desk.cluster_id)
-    await call.desk.store(global_parameter(call.name, value))
+    is_new = call.name not in global_parameters(call.broker, call.context.cluster_id)
+    await call.context.store(global_parameter(call.name, value))
     return done(is_new=is_new)
 
 
 async def delete_global_parameter(call: Call) -> Response:
     """What RabbitMQ always has is then again what it was in the beginning."""
-    if call.name not in global_parameters(call.broker, call.desk.cluster_id):
+    if call.name not in global_parameters(call.broker, call.context.cluster_id):
         raise not_found()
-    await call.desk.store(without_global_parameter(call.name))
+    await call.context.store(without_global_parameter(call.name))
     return done()

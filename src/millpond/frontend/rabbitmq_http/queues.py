@@ -38,11 +38,11 @@ async def show(call: Call) -> Response:
     queue = found(call, rooms)
     details = [
         row
-        for row in await everywhere(call.desk, "consumers")
+        for row in await everywhere(call.context, "consumers")
         if (row["queue"]["vhost"], row["queue"]["name"]) == (queue.vhost, queue.name)
     ]
     extra = {"consumer_details": details, "deliveries": [], "incoming": []}
-    (counts,) = await call.desk.counts([queue])
+    (counts,) = await call.context.counts([queue])
     return call.show({**_row(call, rooms, queue, counts), **extra})
 
 
@@ -50,7 +50,7 @@ async def declare(call: Call) -> Response:
     rooms = call.rooms()
     wanted = object_of(call.request)
     is_new = call.name not in rooms.queues
-    await call.desk.ask(
+    await call.context.ask(
         DeclareQueue(
             asker=call.asker,
             name=call.name,
@@ -97,18 +97,18 @@ def found(call: Call, rooms: VirtualHostState) -> Queue:
 
 
 async def _rows(call: Call, rooms: VirtualHostState) -> list[dict[str, Any]]:
-    """Some at a time, so that a long list does not hold up everybody else."""
+    """Return the rows of all queues, some at a time, so that a long list does not hold up other requests."""
     queues = shown_queues(rooms)
     rows: list[dict[str, Any]] = []
     for first in range(0, len(queues), COUNTED_AT_ONCE):
         some = queues[first : first + COUNTED_AT_ONCE]
-        counted = zip(some, await call.desk.counts(some), strict=True)
+        counted = zip(some, await call.context.counts(some), strict=True)
         rows += [_row(call, rooms, queue, counts) for queue, counts in counted]
     return rows
 
 
 def _row(call: Call, rooms: VirtualHostState, queue: Queue, counts: Counts) -> dict[str, Any]:
-    home = call.desk.home(queue)
+    home = call.context.home(queue)
     policies = list(rooms.policies.values())
     of_users = matching(queue, (one for one in policies if not one.is_operator))
     of_operators = matching(queue, (one for one in policies if one.is_operator))
@@ -140,10 +140,10 @@ def _row(call: Call, rooms: VirtualHostState, queue: Queue, counts: Counts) -> d
 
 def _stats(call: Call, queue: Queue) -> dict[str, Any]:
     """What went through it; nothing is said of a queue that nothing went through, as in RabbitMQ."""
-    frontend = call.desk.frontend
+    frontend = call.context.frontend
     try:
         face = frontend.queues.find(queue.vhost, queue.name)
     except MillpondError:
         return {}
-    row = frontend.tally.of(face).row()
+    row = frontend.stats.of(face).row()
     return {"message_stats": row} if row else {}

@@ -24,7 +24,7 @@ from millpond.frontend.rabbitmq_http import (
 from millpond.frontend.rabbitmq_http.access import Rank
 from millpond.frontend.rabbitmq_http.context import Handler
 
-_N, _M, _P = Rank.NOBODY, Rank.MANAGEMENT, Rank.POLICYMAKER
+_N, _M, _P = Rank.NONE, Rank.MANAGEMENT, Rank.POLICYMAKER
 _W, _A = Rank.MONITORING, Rank.ADMINISTRATOR
 _BETWEEN = "bindings/{vhost}/e/{source}/{kind}/{destination}"
 _TOPIC_RIGHT = "topic-permissions/{vhost}/{user}/{exchange}"

@@ -137,18 +137,18 @@ class HttpSession:
         return self.is_busy
 
     def pause_writing(self) -> None:
-        """The client does not read its answer."""
+        """Stop writing: the client does not read."""
         self._drained.clear()
 
     def resume_writing(self) -> None:
-        """The client reads."""
+        """Go on writing: the client reads."""
         self._drained.set()
 
     def send_close(self) -> None:
-        """HTTP has no word for that."""
+        """Do nothing: HTTP has no message for the end of a connection."""
 
     def connection_lost(self) -> None:
-        """The socket is gone. An answer that is being made is thrown away."""
+        """Drop the answer that is being made: the socket is closed."""
         self._is_lost = True
         self._disarm()
         self._drained.set()
@@ -253,7 +253,7 @@ class HttpSession:
         self._next()
 
     def _next(self) -> None:
-        """The connection is free for another request, or is over."""
+        """Prepare for the next request, or end the connection."""
         if self._is_lost:
             return
         if not self._http.start_next():
@@ -267,7 +267,7 @@ class HttpSession:
     # --- memory ------------------------------------------------------------------------------------
 
     def _note_memory(self) -> None:
-        """Say what this connection holds, and read on if it may."""
+        """Report the memory of this connection, and read on if it may."""
         if self._is_lost:
             return
         self._gathered.note(len(self._body) + self._answered_bytes, self.missing_bytes)
@@ -275,12 +275,12 @@ class HttpSession:
 
     @property
     def progress_bytes(self) -> int | None:
-        """How much has come of a body that is not whole."""
+        """How many bytes of an incomplete body have arrived."""
         return len(self._body) or None
 
     @property
     def missing_bytes(self) -> int:
-        """How much of the body that has begun is still to come, at most."""
+        """How many bytes of an incomplete body are missing, at most."""
         return max(0, self._body_bytes_max - len(self._body)) if self._body else 0
 
     @property
@@ -289,12 +289,12 @@ class HttpSession:
         return not self.is_busy
 
     def go_on(self) -> None:
-        """There is memory for what comes next."""
+        """Read on: there is memory."""
         self._gathered.is_short = False
         self._read_if_wanted()
 
     def give_up(self, reason: str) -> None:
-        """The client keeps memory that others wait for."""
+        """Close the connection: the client keeps memory that others wait for."""
         log.info("peer=%s: %s", self.peer, reason)
         self._writer.abort()
 

@@ -1,4 +1,4 @@
-"""Users, their tags and passwords, and what they are permitted."""
+"""Users with their tags, passwords and permissions."""
 
 from dataclasses import replace
 from typing import Any
@@ -61,7 +61,7 @@ async def put_user(call: Call) -> Response:
         hashed = text(wanted, "password_hash")
         algorithm = text(wanted, "hashing_algorithm", algorithm)
     elif "password" in wanted:
-        salt = call.desk.frontend.engine.runtime.rng.uuid4().bytes[:4]
+        salt = call.context.frontend.engine.runtime.rng.uuid4().bytes[:4]
         hashed = hash_password(text(wanted, "password").encode(), salt)
     elif known is not None:
         hashed, algorithm = known.password_hash, known.hashing_algorithm
@@ -74,13 +74,13 @@ async def put_user(call: Call) -> Response:
         tags=tags_of(wanted["tags"]),
         limits={} if known is None else known.limits,
     )
-    await call.desk.store(user)
+    await call.context.store(user)
     return done(is_new=known is None)
 
 
 async def delete_user(call: Call) -> Response:
     _user(call, call.name)
-    await call.desk.store(UserDeleted(name=call.name))
+    await call.context.store(UserDeleted(name=call.name))
     return done()
 
 
@@ -92,7 +92,7 @@ async def delete_users(call: Call) -> Response:
         if not isinstance(name, str) or name not in call.broker.users:
             raise bad_request(["no_such_user", name])
     for name in names:
-        await call.desk.store(UserDeleted(name=name))
+        await call.context.store(UserDeleted(name=name))
     return done()
 
 
@@ -112,14 +112,14 @@ async def put_limit(call: Call) -> Response:
     if name not in _LIMITS:
         raise bad_request(f"Unrecognised user limit: {name}")
     user = _user(call, call.name)
-    await call.desk.store(replace(user, limits={**user.limits, name: value}))
+    await call.context.store(replace(user, limits={**user.limits, name: value}))
     return done()
 
 
 async def delete_limit(call: Call) -> Response:
     user = _user(call, call.name)
     kept = {name: one for name, one in user.limits.items() if name != call.place["limit"]}
-    await call.desk.store(replace(user, limits=kept))
+    await call.context.store(replace(user, limits=kept))
     return done()
 
 
@@ -159,7 +159,7 @@ async def put_permission(call: Call) -> Response:
     user = _known(call)
     is_new = (user, call.vhost) not in call.broker.permissions
     configure, write, read = (text(wanted, name) for name in _PATTERNS)
-    await call.desk.store(
+    await call.context.store(
         Permission(user=user, vhost=call.vhost, configure=configure, write=write, read=read)
     )
     return done(is_new=is_new)
@@ -169,7 +169,7 @@ async def delete_permission(call: Call) -> Response:
     user = call.place["user"]
     if (user, call.vhost) not in call.broker.permissions:
         raise not_found()
-    await call.desk.store(PermissionDeleted(user=user, vhost=call.vhost))
+    await call.context.store(PermissionDeleted(user=user, vhost=call.vhost))
     return done()
 
 
@@ -200,7 +200,7 @@ async def put_topic_permission(call: Call) -> Response:
     user = _known(call)
     is_new = not _topic_permissions(call)
     exchange, write, read = (text(wanted, name) for name in ("exchange", "write", "read"))
-    await call.desk.store(
+    await call.context.store(
         TopicPermission(user=user, vhost=call.vhost, exchange=exchange, write=write, read=read)
     )
     return done(is_new=is_new)
@@ -211,7 +211,7 @@ async def delete_topic_permission(call: Call) -> Response:
     if not found:
         raise not_found()
     for one in found:
-        await call.desk.store(
+        await call.context.store(
             TopicPermissionDeleted(user=one.user, vhost=one.vhost, exchange=one.exchange)
         )
     return done()
@@ -224,14 +224,14 @@ async def delete_one_topic_permission(call: Call) -> Response:
         raise not_found()
     for one in found:
         if one.exchange == call.place["exchange"]:
-            await call.desk.store(
+            await call.context.store(
                 TopicPermissionDeleted(user=one.user, vhost=one.vhost, exchange=one.exchange)
             )
     return done()
 
 
 def tags_of(value: object) -> tuple[str, ...]:
-    """A list, or words with commas between them."""
+    """Return tags from a list, or from words separated by commas."""
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise bad_request(["not_tags", value])
@@ -239,8 +239,8 @@ def tags_of(value: object) -> tuple[str, ...]:
 
 
 async def hash_of_password(call: Call) -> Response:
-    """What a password would be kept as."""
-    salt = call.desk.frontend.engine.runtime.rng.uuid4().bytes[:4]
+    """Return the hash of a password."""
+    salt = call.context.frontend.engine.runtime.rng.uuid4().bytes[:4]
     return said({"ok": hash_password(call.name.encode(), salt)})
 
 

@@ -31,7 +31,7 @@ async def show(call: Call) -> Response:
 
 
 async def put(call: Call) -> Response:
-    """As with RabbitMQ, whoever makes a virtual host may do everything in it."""
+    """Create or change a virtual host; as in RabbitMQ its creator gets all permissions in it."""
     wanted = object_of(call.request)
     known = call.broker.vhosts.get(call.name)
     vhost = VirtualHost(name=call.name) if known is None else known.vhost
@@ -44,10 +44,10 @@ async def put(call: Call) -> Response:
         if kind not in {"classic", "quorum", "stream"}:
             raise bad_request(f"Unsupported queue type: {kind}")
         vhost = replace(vhost, default_queue_type=kind)
-    await call.desk.store(vhost)
+    await call.context.store(vhost)
     if known is None and call.visitor.scopes is None:
         name = call.visitor.name
-        await call.desk.store(
+        await call.context.store(
             Permission(user=name, vhost=vhost.name, configure=".*", write=".*", read=".*")
         )
     return done(is_new=known is None)
@@ -55,7 +55,7 @@ async def put(call: Call) -> Response:
 
 async def delete(call: Call) -> Response:
     _rooms(call)
-    await call.desk.store(VirtualHostDeleted(name=call.name))
+    await call.context.store(VirtualHostDeleted(name=call.name))
     return done()
 
 
@@ -63,7 +63,9 @@ async def start(call: Call) -> Response:
     """A virtual host runs at every node as soon as it is there."""
     if call.vhost not in call.broker.vhosts:
         raise not_found()
-    if call.name not in map(call.desk.node_name, call.desk.frontend.engine.metadata.image.brokers):
+    if call.name not in map(
+        call.context.node_name, call.context.frontend.engine.metadata.image.brokers
+    ):
         raise bad_request(f"there is no node {call.name}")
     return done()
 
@@ -95,7 +97,7 @@ async def _set_limit(call: Call, value: int | None) -> Response:
     if field is None:
         raise bad_request(f"Unrecognised vhost limit: {call.place['limit']}")
     changes: dict[str, Any] = {field: value}
-    await call.desk.store(replace(_rooms(call).vhost, **changes))
+    await call.context.store(replace(_rooms(call).vhost, **changes))
     return done()
 
 
@@ -112,10 +114,10 @@ def _limits(rooms: VirtualHostState) -> dict[str, Any]:
 
 async def _row(call: Call, rooms: VirtualHostState) -> dict[str, Any]:
     vhost = rooms.vhost
-    counted = await call.desk.counts(shown_queues(rooms))
+    counted = await call.context.counts(shown_queues(rooms))
     ready, held = sum(one.ready for one in counted), sum(one.held for one in counted)
     return {
-        "cluster_state": {call.desk.node: "running"},
+        "cluster_state": {call.context.node: "running"},
         "default_queue_type": vhost.default_queue_type,
         "description": vhost.description,
         "messages": ready + held,

@@ -512,7 +512,7 @@ def test_what_was_asked_for_and_could_not_be_answered_goes_back(at: int) -> None
             assert isinstance(told, ConnectionClosed), told
             assert told.code == 541
             await asyncio.sleep(1)
-            line = cluster.frontends[1].queues.hosted("/", "q").line
+            line = cluster.frontends[1].queues.hosted("/", "q").state
             assert (line.ready, line.held) == (1, 0)
 
     run(story())

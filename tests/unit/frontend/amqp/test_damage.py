@@ -148,7 +148,7 @@ def test_a_queue_that_looks_at_its_messages_goes_on(arguments: Table) -> None:
             assert sorted(await rest(client)) == BODIES[1:]
             client.send(1, BasicAck(delivery_tag=0, multiple=True))
             assert await waiting(client) == 0
-            assert hosted(amqp.frontend).line.ready_bytes == 0
+            assert hosted(amqp.frontend).state.ready_bytes == 0
 
     run(story())
 

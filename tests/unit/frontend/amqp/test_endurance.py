@@ -77,7 +77,7 @@ def test_deliveries_of_a_queue_that_is_gone_leave_room_for_others() -> None:
                 await other.ask(1, QueueDeclare(queue=name))
                 await client.ask(1, BasicConsume(queue=name, consumer_tag=name))
             publish(other, *[b"never"] * 1_000, queue="gone")
-            while amqp.frontend.queues.hosted("/", "gone").line.held < 1_000:
+            while amqp.frontend.queues.hosted("/", "gone").state.held < 1_000:
                 await asyncio.sleep(0)
             client.session.pause_writing()
             client.heard.clear()
@@ -141,7 +141,7 @@ def test_messages_that_were_looked_at_are_kept_as_far_as_there_is_room() -> None
             publish(client, *[b"x" * 200_000] * 20)
             assert await waiting(client) == 20
             for offset in range(20):
-                queue.decisions.learn(queue.line, [Need(0, offset, offset + 1)])
+                queue.decisions.learn(queue.state, [Need(0, offset, offset + 1)])
                 assert queue.store.kept_bytes < 1_400_000
             queue.forget_recent()
             assert queue.store.kept_bytes == 0
@@ -230,9 +230,11 @@ def test_a_host_forgets_clients_of_other_nodes_that_are_gone() -> None:
             for _number in range(3):
                 client = await cluster.client(2, 1)
                 await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
-                assert cluster.frontends[1].queues.guests.remembered > 0
+                assert cluster.frontends[1].queues.remote_clients.remembered > 0
                 client.close()
-            await cluster.nodes.until(lambda: cluster.frontends[1].queues.guests.remembered == 0)
+            await cluster.nodes.until(
+                lambda: cluster.frontends[1].queues.remote_clients.remembered == 0
+            )
 
     run(story())
 

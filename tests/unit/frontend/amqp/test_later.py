@@ -77,7 +77,7 @@ def test_a_delayed_exchange_sends_each_message_at_its_time() -> None:
             await asyncio.sleep(3)
             assert contents(client) == [b"second", b"third"]
             hidden = amqp.frontend.queues.hosted("/", "amq.delayed-later")
-            assert (hidden.line.ready, hidden.line.held, hidden.line.delayed) == (0, 0, 0)
+            assert (hidden.state.ready, hidden.state.held, hidden.state.delayed) == (0, 0, 0)
 
     run(story())
 
@@ -112,7 +112,7 @@ def test_what_a_delayed_exchange_keeps_back_survives_a_restart() -> None:
     async def after(survivor: FaultyStorage) -> None:
         async with memory_amqp(survivor) as amqp:
             hidden = amqp.frontend.queues.hosted("/", "amq.delayed-later")
-            assert hidden.line.delayed >= 1
+            assert hidden.state.delayed >= 1
             client = await amqp.client(1)
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
             await asyncio.sleep(70)
@@ -143,7 +143,7 @@ def test_nobody_else_uses_the_queue_of_a_delayed_exchange() -> None:
             publish(client, b"x", queue="amq.delayed-later")
             await asyncio.sleep(0.1)
             hidden = amqp.frontend.queues.hosted("/", "amq.delayed-later")
-            assert hidden.line.ready + hidden.line.held + hidden.line.delayed == 0
+            assert hidden.state.ready + hidden.state.held + hidden.state.delayed == 0
             event = await client.ask(1, BasicConsume(queue="amq.delayed-later"))
             assert "RESOURCE_LOCKED" in repr(event)
 
@@ -216,7 +216,7 @@ def test_what_waits_for_its_retry_does_so_over_a_restart() -> None:
     async def after() -> None:
         async with memory_amqp(storage) as amqp:
             queue = amqp.frontend.queues.hosted("/", "q")
-            assert (queue.line.ready, queue.line.delayed) == (0, 1)
+            assert (queue.state.ready, queue.state.delayed) == (0, 1)
             client = await amqp.client(1)
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
             await asyncio.sleep(12)

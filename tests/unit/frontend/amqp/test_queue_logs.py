@@ -145,7 +145,7 @@ def test_a_queue_goes_on_behind_what_others_cut() -> None:
             client.send(1, BasicAck(delivery_tag=2, multiple=True))
             assert await rest(client) == [b"6", b"7"]
             hosted = amqp.frontend.queues.hosted("/", "q")
-            assert (hosted.lost, hosted.line.ready, hosted.line.ready_bytes) == (4, 2, 2)
+            assert (hosted.lost, hosted.state.ready, hosted.state.ready_bytes) == (4, 2, 2)
 
     run(story())
 
@@ -175,7 +175,7 @@ def test_deliveries_that_wait_for_the_socket_may_be_lost() -> None:
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
             publish(client, b"a", b"b")
             # The deliveries are posted in this turn and written in the next.
-            while not queue.line.held:
+            while not queue.state.held:
                 await asyncio.sleep(0)
             client.session.pause_writing()
             queue.store._recent.clear()
@@ -221,9 +221,9 @@ def test_a_load_begins_at_the_last_snapshot(monkeypatch: pytest.MonkeyPatch) -> 
 
             monkeypatch.setattr(Partitions, "read_now", noting)
             queues = amqp.frontend.queues
-            queues._faces.clear()
+            queues._handles.clear()
             again = queues.hosted("/", "q")
-            assert again.line.ready == 57
+            assert again.state.ready == 57
             assert min(begins) > partition.log.start_offset + 30
             client = await amqp.client(1)
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
@@ -258,7 +258,7 @@ def test_a_load_adds_up_sizes_from_the_last_snapshot(monkeypatch: pytest.MonkeyP
     async def after() -> None:
         monkeypatch.setattr(ReadyBytes, "recount", None)
         async with memory_amqp(storage) as amqp:
-            line = amqp.frontend.queues.hosted("/", "q").line
+            line = amqp.frontend.queues.hosted("/", "q").state
             assert (line.ready, line.ready_bytes) == (61, sum(range(40, 100)) + 7)
 
     run(before())
@@ -281,7 +281,7 @@ def test_what_is_settled_as_it_is_handed_out_may_be_followed_by_a_snapshot(
             client.publish(1, BasicPublish(exchange="x"), b"nowhere to go", properties)
             await asyncio.sleep(0.1)
             hidden = amqp.frontend.queues.hosted("/", "amq.delayed-x")
-            assert (hidden.line.delayed, hidden.line.held) == (0, 0)
+            assert (hidden.state.delayed, hidden.state.held) == (0, 0)
 
     run(story())
 

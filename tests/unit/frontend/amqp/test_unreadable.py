@@ -218,7 +218,7 @@ def test_nothing_is_dropped_for_a_size_that_is_not_known() -> None:
             assert await waiting(client) == 8
             await come_to_see(storage)
             assert await rest(client) == BODIES[:4]
-            assert hosted(amqp.frontend).line.ready_bytes == size
+            assert hosted(amqp.frontend).state.ready_bytes == size
             assert await waiting(client) == 8
 
     run(story())
@@ -593,11 +593,11 @@ def test_an_unknown_size_is_read_alone_when_it_can_be(monkeypatch: pytest.Monkey
             await client.ask(1, BasicQos(prefetch_count=1))
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
             await asyncio.sleep(60)
-            line = hosted(amqp.frontend).line
-            assert not line.knows_sizes
+            line = hosted(amqp.frontend).state
+            assert not line.sizes.is_certain
             await come_to_see(storage)
             await asyncio.sleep(LONG_S)
-            assert line.knows_sizes
+            assert line.sizes.is_certain
             assert line.ready_bytes == sum(map(len, BODIES[1:]))
             # What was known of all the others stays known.
             assert not counted

@@ -1,5 +1,6 @@
 """A client may ask any node: what only the controller can do reaches it, and its answer comes back."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from millpond.frontend.kafka.handlers import HANDLERS
 from millpond.metadata.levels import NEWEST
 from millpond.metadata.records import FeatureLevelRecord
 from millpond.peer.forwarded_request import ForwardedRequest
-from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.envelope import (
     unwrap_request,
@@ -55,6 +56,12 @@ def create(*names: str, replicas: int = 3) -> CreateTopicsRequest:
     return CreateTopicsRequest(
         topics=[CreatableTopic(name, 2, replicas, configs=[]) for name in names]
     )
+
+
+def creation(name: str) -> Request:
+    """The bytes of a client that creates a topic."""
+    body = APIS[ApiKey.CREATE_TOPICS].encode_request(create(name), 7)
+    return Request(ApiKey.CREATE_TOPICS, 7, 7, "c", memoryview(body), len(body))
 
 
 def test_a_topic_made_at_any_node_is_there_at_once() -> None:
@@ -191,6 +198,32 @@ def test_a_request_is_not_sent_on_twice() -> None:
             fetch = wrap_request(Request(ApiKey.METADATA, 12, 7, "c", memoryview(b""), 0))
             with pytest.raises(InvalidRequest):
                 await controller.peer_handlers.answer(ForwardedRequest(request=fetch, client=""))
+
+    run(story())
+
+
+def test_a_controller_that_resigns_does_not_send_a_request_on() -> None:
+    """The first node asks the next controller; what the old one sent on could be executed much later."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            controller = await cluster.controller()
+            old = controller.info.node_id
+            others = [node for node in cluster.engines if node != old]
+            cluster.network.cut |= {(old, node) for node in others}
+            cluster.network.cut |= {(node, old) for node in others}
+            asked = asyncio.ensure_future(
+                controller.peer_handlers.answer(
+                    ForwardedRequest(request=wrap_request(creation("t")), client="")
+                )
+            )
+            await cluster.until(
+                lambda: any(cluster.engines[node].metadata.is_controller for node in others)
+            )
+            cluster.network.cut.clear()
+            with pytest.raises(NotController):
+                await asked
+            assert "t" not in cluster.image.topics
 
     run(story())
 

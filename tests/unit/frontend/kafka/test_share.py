@@ -24,6 +24,7 @@ from millpond.wire.kafka.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
 )
 from millpond.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
+from millpond.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from millpond.wire.kafka.messages.list_groups import ListGroupsRequest
 from millpond.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
@@ -610,6 +611,27 @@ def test_a_deleted_topic_takes_its_state_along() -> None:
             await ShareReader(broker, "ann", topic_id).take()
             await broker.engine.topic_admin.delete_topics([("t", None)])
             assert list(broker.engine.share.list()) == []
+
+    run(story())
+
+
+def test_a_classic_member_cannot_join_a_share_group() -> None:
+    async def story() -> None:
+        async with pool("a") as (broker, topic_id):
+            await ShareReader(broker, "ann", topic_id).take()
+            protocols = [JoinGroupRequestProtocol("range", b"")]
+            request = JoinGroupRequest(
+                group_id=GROUP,
+                session_timeout_ms=30_000,
+                rebalance_timeout_ms=60_000,
+                member_id="bob",
+                protocol_type="consumer",
+                protocols=protocols,
+            )
+            answer = await broker.client().ask(ApiKey.JOIN_GROUP, 9, request)
+            assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            # As Kafka answers.
+            assert answer.member_id == ""
 
     run(story())
 

@@ -45,14 +45,14 @@ class Decisions:
     def learn_sizes(self, state: QueueState) -> None:
         """Make the sum of sizes certain, if it is counted and the log can be read."""
         is_readable = True
-        while is_readable and (needs := state.size_needs()):
+        while is_readable and (needs := state.sizes.needs()):
             answers: list[Sized] = []
             for lane, first, next_ in needs:
                 answers.append(Sized(lane, first, self._sizes(lane, first, next_)))
                 is_readable = len(answers[-1].sizes) == next_ - first
                 if not is_readable:
                     break
-            state.learn_sizes(answers)
+            state.sizes.learn(answers)
 
     def learn(self, state: QueueState, needs: Iterable[Need]) -> bool:
         """Read messages for a decision. Return whether more is known than before."""
@@ -71,7 +71,7 @@ class Decisions:
 
     def kept_bytes(self, state: QueueState, lane: int) -> int | None:
         """The size of what is not over, for a snapshot; None if it is not counted or not known."""
-        held = state.held_ranges(lane)
+        held = state.sizes.held_ranges(lane)
         if held is None:
             return None
         total = state.ready_bytes

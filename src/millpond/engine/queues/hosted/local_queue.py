@@ -84,7 +84,7 @@ class LocalQueue:
         ]
         self._lanes = lanes
         starts = [lane.taken for lane in lanes]
-        self.line = self._new_state(settings, starts)
+        self.state = self._new_state(settings, starts)
         self.store = MessageStore(lanes, queues.codec, queues.read, self.wake)
         self.handouts = Handouts(self, lanes, str(queue.resource))
         self.decisions = Decisions(self.store, self.cannot_read)
@@ -106,8 +106,8 @@ class LocalQueue:
         )
         self._publishing = self._new_publishing(is_memory_low)
         self.ending = Ending(self._publishing.publish, self._check_there)
-        self._returning = Returning(self.line, self.turn)
-        self._polling = Polling(self.line, self.store, self.decisions, self.turn, self._returning)
+        self._returning = Returning(self.state, self.turn)
+        self._polling = Polling(self.state, self.store, self.decisions, self.turn, self._returning)
         # Messages that were taken out of the log from outside, or that cannot be read.
         self.lost = 0
 
@@ -115,11 +115,11 @@ class LocalQueue:
         return QueueState(settings, now_ms=self._clock.now_ms(), starts=starts)
 
     def _new_turn(self, around: Surroundings) -> Turn:
-        return Turn(self.line, self.store, self.handouts, self.decisions, self.outbox, around)
+        return Turn(self.state, self.store, self.handouts, self.decisions, self.outbox, around)
 
     def _new_publishing(self, is_memory_low: Callable[[], bool]) -> Publishing:
         return Publishing(
-            self.line,
+            self.state,
             self.store,
             self.decisions,
             self.turn,
@@ -131,33 +131,33 @@ class LocalQueue:
     @property
     def settings(self) -> QueueSettings:
         """What its arguments and policies come to."""
-        return self.line.settings
+        return self.state.settings
 
     # --- life --------------------------------------------------------------------------------------
 
     def load(self) -> None:
         """Read the log: what messages there are, and what became of them. Raises what the log does."""
-        self.line.begin_load()
+        self.state.recovery.begin_load()
         for number, lane in enumerate(self._lanes):
             lane.load(Loading(self, number))
             lane.partition.watchers[self] = None
-            self.line.doubt(number, 0, lane.doubtful_below)
-        self.line.forget_owners()
-        self.decisions.learn_sizes(self.line)
-        if self.line.settings.is_delayed:
+            self.state.recovery.doubt(number, 0, lane.doubtful_below)
+        self.state.recovery.end_load()
+        self.decisions.learn_sizes(self.state)
+        if self.state.settings.is_delayed:
             DelayedMessages(self._queues, self).start()
         self.wake()
 
     def close(self) -> None:
         """The queue is gone, or the broker stops."""
         self._stop()
-        for consumer in list(self.line.consumers):
+        for consumer in list(self.state.consumers):
             self.handouts.sink(consumer.owner).cancelled(consumer)
         self.handouts.clear()
 
     def leave(self) -> list[tuple[Consumer, Sink]]:
-        """Another node hosts the queue now; those who wanted messages here."""
-        left = [(one, self.handouts.sink(one.owner)) for one in self.line.consumers]
+        """Another node hosts the queue now. Return the consumers that it had here, with their sinks."""
+        left = [(one, self.handouts.sink(one.owner)) for one in self.state.consumers]
         self.handouts.clear()
         self._stop()
         return left
@@ -178,7 +178,7 @@ class LocalQueue:
             lane.partition.watchers.pop(self, None)
 
     def send_away(self) -> None:
-        """Another node may host the queue by now: who waits for its replicas is told."""
+        """Another node may host the queue by now: tell publishers that wait for its replicas."""
         for lane in self._lanes:
             lane.send_away()
 
@@ -189,8 +189,8 @@ class LocalQueue:
 
     def configure(self, settings: QueueSettings) -> None:
         """Policies have changed."""
-        if settings != self.line.settings:
-            self.line.configure(settings)
+        if settings != self.state.settings:
+            self.state.configure(settings)
             self.turn.trim(self._clock.now_ms())
             self.wake()
 
@@ -222,7 +222,7 @@ class LocalQueue:
             self.turn.take_in()
 
     def publish(self, messages: Sequence[Message], *, again: bool = False) -> Taken:
-        """Messages, in order. Those that are not admitted become letters if the queue wants that.
+        """Publish messages, in order. Those not admitted become dead letters if the queue wants that.
 
         ``again``: they may be in the queue already, and be known to consumers.
         """
@@ -232,7 +232,7 @@ class LocalQueue:
     def forget_recent(self) -> None:
         """Memory runs low; the log has all of it."""
         self.store.forget()
-        self.line.known.clear()
+        self.state.known.clear()
 
     def message(self, lane: int, offset: int) -> Message:
         """A message that was handed out."""
@@ -241,7 +241,7 @@ class LocalQueue:
     def lose(self, lane: int, offset: int, consumer: Consumer) -> None:
         """Settle a delivered message that cannot be read: the consumer never gets its body."""
         # What others cut off is counted where that is seen.
-        if consumer.no_ack or offset >= self.line.lanes[lane].cursor.start:
+        if consumer.no_ack or offset >= self.state.lanes[lane].cursor.start:
             self.count_lost(1, f"offset {offset} cannot be read")
         if not consumer.no_ack:
             self.settle(lane, [(offset, offset + 1)], consumer.owner)
@@ -273,26 +273,26 @@ class LocalQueue:
         """A consumer comes. Raises ``QueueInUse``; ``UnknownResource`` if the queue is about to go."""
         if self.ending.has_begun:
             raise self._unknown()
-        self.line.consumers.check(str(self.queue.resource), exclusive=consumer.exclusive)
+        self.state.consumers.check(str(self.queue.resource), exclusive=consumer.exclusive)
         self.handouts.attach(consumer.owner, sink)
-        self.line.consume(consumer, self._clock.now_ms())
+        self.state.consume(consumer, self._clock.now_ms())
         self.wake()
 
     def cancel(self, owner: str) -> None:
         """A consumer goes; what it holds stays its channel's."""
-        if self.line.cancel(owner, self._clock.now_ms()):
+        if self.state.cancel(owner, self._clock.now_ms()):
             self._queues.deletions.lost_last_consumer(self)
         self.handouts.detach(owner)
         self.wake()
 
     def lose_channel(self, channel: str) -> None:
         """A channel is gone with all its consumers."""
-        had_consumers = bool(self.line.consumers)
-        for consumer in self.line.consumers.of_channel(channel):
+        had_consumers = bool(self.state.consumers)
+        for consumer in self.state.consumers.of_channel(channel):
             self.handouts.lose(consumer.owner)
-        self.turn.follow(self.line.lose_channel(channel, self._clock.now_ms()))
+        self.turn.follow(self.state.lose_channel(channel, self._clock.now_ms()))
         self._returning.go_on()
-        if had_consumers and not self.line.consumers:
+        if had_consumers and not self.state.consumers:
             self._queues.deletions.lost_last_consumer(self)
         self.wake()
 
@@ -309,7 +309,7 @@ class LocalQueue:
         # As RabbitMQ does, say what is known when the replicas do not answer.
         with suppress(RequestTimedOut):
             await self.settled()
-        self.line.touch(self._clock.now_ms())
+        self.state.touch(self._clock.now_ms())
         return self._counts()
 
     async def delete_if(self, command: DeleteQueue) -> int:
@@ -321,9 +321,9 @@ class LocalQueue:
                 self._check_there()
                 if not self.ending.has_begun:
                     break
-            ready = self.line.ready
+            ready = self.state.ready
             found = replace(
-                command, messages=ready, consumers=len(self.line.consumers), key=self.key
+                command, messages=ready, consumers=len(self.state.consumers), key=self.key
             )
             await self._queues.deletions.delete(self, found)
             return ready
@@ -333,8 +333,8 @@ class LocalQueue:
         return self._counts()
 
     def _counts(self) -> Counts:
-        line = self.line
-        return Counts(line.ready, len(line.consumers), line.held, self.lost)
+        state = self.state
+        return Counts(state.ready, len(state.consumers), state.held, self.lost)
 
     async def got(self, consumer: Consumer) -> Got | None:
         """Return one message for a client's basic.get; None if there is none. Raises ``StorageFailure``."""
@@ -353,7 +353,7 @@ class LocalQueue:
                 raise
             else:
                 await self._lanes[handout.lane].covered(handout.next)
-                return Got(handout, message, self.line.ready)
+                return Got(handout, message, self.state.ready)
         return None
 
     async def purged(self) -> int:
@@ -363,7 +363,7 @@ class LocalQueue:
             # The queue moved to another node meanwhile: what is done to it here would not last.
             raise self._lanes[0].partition.not_leader()
         self.turn.take_in()
-        count, step = self.line.purge()
+        count, step = self.state.purge()
         self.turn.follow(step)
         self.wake()
         return count
@@ -373,7 +373,7 @@ class LocalQueue:
 
     def requeue(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
         self._finish(QueueState.requeue, lane, ranges, owner)
-        self.turn.decide(self.line.drop_excess)
+        self.turn.decide(self.state.drop_excess)
 
     def reject(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
         self._finish(QueueState.reject, lane, ranges, owner)
@@ -381,7 +381,7 @@ class LocalQueue:
     def _finish(
         self, verb: Callable[..., Step], lane: int, ranges: Iterable[Range], owner: str
     ) -> None:
-        self.turn.follow(verb(self.line, lane, ranges, owner, self._clock.now_ms()))
+        self.turn.follow(verb(self.state, lane, ranges, owner, self._clock.now_ms()))
         self.wake()
 
     def refuse(self, messages: Sequence[Message]) -> None:

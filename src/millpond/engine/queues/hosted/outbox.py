@@ -15,7 +15,7 @@ from millpond.engine.queues.hosted.message_store import MessageStore
 from millpond.message.hub import Message
 from millpond.queue.steps import GIVEN_UP_AT_A_TIME, DeadLetter
 
-_LETTERS_AT_A_TIME = 256
+_SENT_AT_A_TIME = 256
 
 
 class Source(Protocol):
@@ -51,29 +51,33 @@ class Outbox:
         """Whether every dead letter was sent, or has arrived if it must."""
         return not self._waiting and not self._dead_letters
 
-    def take(self, letters: Sequence[DeadLetter], strategy: str) -> set[tuple[int, int]]:
+    def take(self, dead_letters: Sequence[DeadLetter], strategy: str) -> set[tuple[int, int]]:
         """Send dead letters. Return lane and first offset of those whose fact is not to be written yet."""
-        if not letters:
+        if not dead_letters:
             return set()
         if strategy == AT_LEAST_ONCE:
-            self._dead_letters.take(letters)
-        elif self._waiting or sum(one.next - one.first for one in letters) > GIVEN_UP_AT_A_TIME:
+            self._dead_letters.take(dead_letters)
+        elif (
+            self._waiting or sum(one.next - one.first for one in dead_letters) > GIVEN_UP_AT_A_TIME
+        ):
             # Other queues are to have their turns between.
-            self._waiting += _in_parts(letters)
+            self._waiting += _in_parts(dead_letters)
         else:
-            return {(one.lane, one.first) for one in letters if not self._sent(one)}
-        return {(one.lane, one.first) for one in letters}
+            return {(one.lane, one.first) for one in dead_letters if not self._sent(one)}
+        return {(one.lane, one.first) for one in dead_letters}
 
     def send_some(self) -> None:
         """Send some of the dead letters that wait for a turn."""
         sent = 0
         while self._waiting:
-            letter = self._waiting[0]
-            sent += letter.next - letter.first
-            if sent > GIVEN_UP_AT_A_TIME or not self._send_part(letter):
+            dead_letter = self._waiting[0]
+            sent += dead_letter.next - dead_letter.first
+            if sent > GIVEN_UP_AT_A_TIME or not self._send_part(dead_letter):
                 return
             self._waiting.popleft()
-            self._source.note_over(letter.lane, Run(letter.first, letter.next, State.ARCHIVED))
+            self._source.note_over(
+                dead_letter.lane, Run(dead_letter.first, dead_letter.next, State.ARCHIVED)
+            )
 
     def lowest(self, lane: int) -> int:
         """The lowest offset whose message is still needed; above every offset if there is none."""
@@ -84,9 +88,9 @@ class Outbox:
         self._dead_letters.close()
         self._waiting.clear()
 
-    def _sent(self, letter: DeadLetter) -> bool:
+    def _sent(self, dead_letter: DeadLetter) -> bool:
         """Whether all are sent; otherwise the rest waits, and what was sent is noted part by part."""
-        parts = deque(_in_parts([letter]))
+        parts = deque(_in_parts([dead_letter]))
         sent: list[DeadLetter] = []
         while parts and not self._waiting and self._send_part(parts[0]):
             sent.append(parts.popleft())
@@ -97,9 +101,9 @@ class Outbox:
             self._source.note_over(part.lane, Run(part.first, part.next, State.ARCHIVED))
         return False
 
-    def _send_part(self, letter: DeadLetter) -> bool:
+    def _send_part(self, dead_letter: DeadLetter) -> bool:
         """Whether these could be read, and are sent."""
-        lane, first, next_, reason = letter
+        lane, first, next_, reason = dead_letter
         messages, lost = list[Message](), list[tuple[int, MessageLost]]()
         for offset in range(first, next_):
             try:
@@ -115,8 +119,8 @@ class Outbox:
         return True
 
 
-def _in_parts(letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
-    for letter in letters:
-        for first in range(letter.first, letter.next, _LETTERS_AT_A_TIME):
-            next_ = min(letter.next, first + _LETTERS_AT_A_TIME)
-            yield letter._replace(first=first, next=next_)
+def _in_parts(dead_letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
+    for dead_letter in dead_letters:
+        for first in range(dead_letter.first, dead_letter.next, _SENT_AT_A_TIME):
+            next_ = min(dead_letter.next, first + _SENT_AT_A_TIME)
+            yield dead_letter._replace(first=first, next=next_)

@@ -39,7 +39,7 @@ class Publishing:
 
         ``again``: they may be in the queue already, and be known to consumers.
         """
-        admitted, to_letters = self._admit(messages)
+        admitted, to_dead_letters = self._admit(messages)
         kept = messages if admitted == len(messages) else messages[:admitted]
         lanes: dict[int, Sequence[Message]] = {}
         if len(self._store.lanes) == 1:
@@ -57,7 +57,7 @@ class Publishing:
             if again:
                 info = written.info
                 self._turn.repeated(lane, info.first_offset, info.last_offset + 1)
-        if to_letters and admitted < len(messages):
+        if to_dead_letters and admitted < len(messages):
             self._refuse(messages[admitted:])
         return Taken(admitted, [durable for durable in appended if durable is not None])
 
@@ -82,4 +82,4 @@ class Publishing:
         self._decisions.learn_sizes(self._state)
         coming = self._store.coming()
         answer = self._state.admit([*coming, *(len(message.body) for message in messages)])
-        return max(0, answer.admitted - len(coming)), answer.to_letters
+        return max(0, answer.admitted - len(coming)), answer.to_dead_letters

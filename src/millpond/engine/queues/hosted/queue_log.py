@@ -62,7 +62,7 @@ _LOOKS_FOR_LAST = 64
 
 
 class Loader(Protocol):
-    """Who learns what a log says, in its order."""
+    """Is told what a log says, in its order."""
 
     def on_snapshot(self, snapshot: LaneSnapshot) -> None:
         """This holds of everything before."""
@@ -121,9 +121,9 @@ class QueueLog:
     # --- loading -------------------------------------------------------------------------------------
 
     def load(self, loader: Loader) -> None:
-        """Tell everything that the log says."""
+        """Tell ``loader`` everything that the log says."""
         facts_from = self._load_snapshot(loader)
-        # What lies behind the snapshot is read again, and what lies before it is needed by nobody.
+        # What lies behind the snapshot is read again, and what lies before it is not needed.
         self.reader.damaged.clear()
         partition = self.partition
         stable = partition.last_stable_offset

@@ -1,10 +1,10 @@
 """Clients of other nodes at the queues that are hosted here.
 
-A *guest* is another node, in one session; a *seat* is one queue that it uses. A seat is the sink of all its
-consumers: what is handed out goes into events, with the messages, as far as there is credit. Events wait
-until the guest collects them, and those that it may not have got are kept until it says that it has. A guest
-that is silent for too long, or comes in another session or another life, is forgotten: what its clients held
-goes back to its place.
+A remote node is known by its session; an *attachment* is one queue that its clients use. An attachment is the
+sink of all their consumers: deliveries become events, with the messages, as far as there is credit. Events
+wait until the remote node collects them, and those that it may not have received are kept until it confirms
+them. A remote node that is silent for too long, or comes with another session or incarnation, is forgotten:
+what its clients held goes back to its place.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ from millpond.engine.queues.remote.queue_messages import (
     Publish,
     Purge,
     QueueEvent,
+    QueueRequest,
     Refused,
-    Wish,
 )
 from millpond.message.hub import Message
 from millpond.metadata.image import Image
@@ -52,12 +52,12 @@ log = logging.getLogger(__name__)
 
 
 class Attachment:
-    """A queue that a guest uses: the sink of the consumers that it has there."""
+    """A queue that a remote node uses: the sink of the consumers that it has there."""
 
     follows = False
 
-    def __init__(self, guest: "_RemoteNode", number: int, queue: LocalQueue) -> None:
-        self._guest = guest
+    def __init__(self, remote: "_RemoteNode", number: int, queue: LocalQueue) -> None:
+        self._remote = remote
         self._number = number
         self.queue = queue
         # Channels that consume here or hold something, with their consumers.
@@ -81,7 +81,7 @@ class Attachment:
         return self._channels.setdefault(channel, set())
 
     def lose_channel(self, channel: str) -> None:
-        """A channel of the guest's is gone."""
+        """A channel of the remote node is closed."""
         for owner in self._channels.pop(channel, ()):
             self._forget(owner)
         self.queue.lose_channel(channel)
@@ -92,7 +92,7 @@ class Attachment:
 
     @property
     def remembered(self) -> int:
-        """How much is known of the guest's clients."""
+        """How much is known of the clients of the remote node."""
         return len(self._channels) + len(self._credit) + len(self._handed)
 
     def give_credit(self, owner: str, credit: int) -> None:
@@ -101,7 +101,7 @@ class Attachment:
             self.queue.wake()
 
     def leave(self) -> None:
-        """What this guest's channels hold goes back."""
+        """Return what the channels of the remote node hold."""
         for channel in self._channels:
             if not self.queue.is_gone:
                 self.queue.lose_channel(channel)
@@ -109,7 +109,7 @@ class Attachment:
     # --- a sink ------------------------------------------------------------------------------------
 
     def room(self, consumer: Consumer) -> int:
-        if self._guest.is_full:
+        if self._remote.is_full:
             return 0
         return self._credit.get(consumer.owner, 0) - self._handed.get(consumer.owner, 0)
 
@@ -134,9 +134,9 @@ class Attachment:
 
     def _tell(self, handout: Handout, first: int, messages: list[Message]) -> None:
         if messages:
-            owner, batch = handout.consumer.owner, self._guest.sealed(messages)
+            owner, batch = handout.consumer.owner, self._remote.sealed(messages)
             self._handed[owner] = self._handed.get(owner, 0) + len(messages)
-            self._guest.tell(
+            self._remote.tell(
                 Handed(self._number, owner, handout.lane, first, handout.deliveries, batch)
             )
 
@@ -147,7 +147,7 @@ class Attachment:
         """The metadata tell every node that the queue is gone."""
 
     def moved(self, consumer: Consumer, queue: QueueHandle) -> None:
-        """The guest is told once, for the whole seat."""
+        """The remote node is told once, for the whole attachment."""
 
     def unread(self, queue: QueueHandle, lane: int) -> int:
         return NEVER_READ
@@ -163,7 +163,7 @@ class _RemoteNode:
         self.next_number = 0
         self.heard_ms = 0
         self.is_over = False
-        self._seats: dict[int, Attachment] = {}
+        self._attachments: dict[int, Attachment] = {}
         self._events: list[QueueEvent] = []
         self._events_bytes = 0
         # What was sent last, and how many times something was.
@@ -178,7 +178,7 @@ class _RemoteNode:
     @property
     def remembered(self) -> int:
         """How much is known of its clients."""
-        return sum(seat.remembered for seat in self._seats.values())
+        return sum(attachment.remembered for attachment in self._attachments.values())
 
     # --- events ------------------------------------------------------------------------------------
 
@@ -219,239 +219,239 @@ class _RemoteNode:
         del self._events[:count]
         self._events_bytes = sum(map(_size, self._events))
         if was_full and not self.is_full:
-            for seat in self._seats.values():
-                seat.queue.wake()
+            for attachment in self._attachments.values():
+                attachment.queue.wake()
         return self._sent
 
     def sealed(self, messages: list[Message]) -> bytes:
         return self._queues.batches.pack(messages)
 
-    # --- wishes ------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------
 
-    def take(self, wish: Wish) -> None:
-        """Carry out what the guest wants; what goes wrong is an event."""
-        if isinstance(wish, Attach):
-            hosted = self._queues.hosted_by_key(wish.key)
+    def take(self, request: QueueRequest) -> None:
+        """Carry out a request; a failure is answered by an event."""
+        if isinstance(request, Attach):
+            hosted = self._queues.hosted_by_key(request.key)
             if hosted is None:
-                self.tell(Detached(wish.seat))
+                self.tell(Detached(request.attachment))
             else:
-                self._seats[wish.seat] = Attachment(self, wish.seat, hosted)
+                self._attachments[request.attachment] = Attachment(self, request.attachment, hosted)
             return
-        seat = self._seats.get(wish.seat)
-        if seat is None:
+        attachment = self._attachments.get(request.attachment)
+        if attachment is None:
             return
-        if seat.queue.is_gone:
-            self._unseat(wish.seat)
+        if attachment.queue.is_gone:
+            self._detach(request.attachment)
             return
-        number = getattr(wish, "number", None)
+        number = getattr(request, "number", None)
         try:
-            self._carry_out(seat, wish)
+            self._carry_out(attachment, request)
         except MillpondError as error:
             if number is None:
-                log.warning("%s: %s", seat.queue.queue.resource, error)
+                log.warning("%s: %s", attachment.queue.queue.resource, error)
             else:
                 self.tell(Refused(number, error))
 
-    def _carry_out(self, seat: Attachment, wish: Wish) -> None:
-        queue = seat.queue
-        match wish:
+    def _carry_out(self, attachment: Attachment, request: QueueRequest) -> None:
+        queue = attachment.queue
+        match request:
             case Publish():
-                self._publish(queue, wish)
+                self._publish(queue, request)
             case Consume():
-                seat.consume(wish.consumer, wish.credit)
-                self.tell(Answered(wish.number))
+                attachment.consume(request.consumer, request.credit)
+                self.tell(Answered(request.number))
             case Cancel():
-                seat.cancel(wish.owner)
-                self.tell(Answered(wish.number))
+                attachment.cancel(request.owner)
+                self.tell(Answered(request.number))
             case Credit():
-                seat.give_credit(wish.owner, wish.credit)
+                attachment.give_credit(request.owner, request.credit)
             case Finish():
-                self._finish(queue, wish)
+                self._finish(queue, request)
             case LoseChannel():
-                seat.lose_channel(wish.channel)
+                attachment.lose_channel(request.channel)
             case Detach():
-                del self._seats[wish.seat]
-                seat.leave()
+                del self._attachments[request.attachment]
+                attachment.leave()
             case Count() | Get() | Purge():
-                self._queues.spawn(self._answer(seat, wish), f"{queue.queue.resource}")
+                self._queues.spawn(self._answer(attachment, request), f"{queue.queue.resource}")
             case Attach():
                 raise AssertionError("was dealt with")
 
-    def _publish(self, queue: LocalQueue, wish: Publish) -> None:
+    def _publish(self, queue: LocalQueue, request: Publish) -> None:
         # Ages are counted by the clock that looks at them.
         now_ms = self._queues.engine.runtime.clock.now_ms()
         messages = [
-            one._replace(received_ms=now_ms) for one in self._queues.batches.unpack(wish.batch)
+            one._replace(received_ms=now_ms) for one in self._queues.batches.unpack(request.batch)
         ]
-        taken = queue.publish(messages, again=wish.again)
+        taken = queue.publish(messages, again=request.again)
         kept: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
 
         def on_done(done: "asyncio.Future[int | None]") -> None:
             error = done.exception()
             if isinstance(error, MillpondError):
-                self.tell(Refused(wish.number, error))
+                self.tell(Refused(request.number, error))
             else:
-                self.tell(Answered(wish.number, (taken.admitted,)))
+                self.tell(Answered(request.number, (taken.admitted,)))
 
         kept.add_done_callback(on_done)
         when_all(*taken, kept)
 
-    def _finish(self, queue: LocalQueue, wish: Finish) -> None:
-        match wish.verb:
+    def _finish(self, queue: LocalQueue, request: Finish) -> None:
+        match request.verb:
             case "settle":
-                queue.settle(wish.lane, wish.ranges, wish.owner)
+                queue.settle(request.lane, request.ranges, request.owner)
             case "requeue":
-                queue.requeue(wish.lane, wish.ranges, wish.owner)
+                queue.requeue(request.lane, request.ranges, request.owner)
             case "reject":
-                queue.reject(wish.lane, wish.ranges, wish.owner)
+                queue.reject(request.lane, request.ranges, request.owner)
             case _:
-                raise InvalidRequest(f"nobody can {wish.verb!r} a message")
+                raise InvalidRequest(f"a message cannot be {request.verb!r}")
 
-    async def _answer(self, seat: Attachment, wish: Count | Get | Purge) -> None:
-        queue = seat.queue
+    async def _answer(self, attachment: Attachment, request: Count | Get | Purge) -> None:
+        queue = attachment.queue
         try:
-            match wish:
-                case Count() if wish.deletion:
-                    messages = await queue.delete_if(wish.command)
-                    self.tell(Answered(wish.number, (messages, 0, 0, DELETED)))
+            match request:
+                case Count() if request.deletion:
+                    messages = await queue.delete_if(request.command)
+                    self.tell(Answered(request.number, (messages, 0, 0, DELETED)))
                 case Count():
-                    counts = await (queue.counted() if wish.is_use else queue.glance())
-                    values = tuple(counts) if wish.wants_lost else tuple(counts)[:-1]
-                    self.tell(Answered(wish.number, values))
+                    counts = await (queue.counted() if request.is_use else queue.glance())
+                    values = tuple(counts) if request.wants_lost else tuple(counts)[:-1]
+                    self.tell(Answered(request.number, values))
                 case Purge():
-                    self.tell(Answered(wish.number, (await queue.purged(),)))
+                    self.tell(Answered(request.number, (await queue.purged(),)))
                 case Get():
-                    await self._get(seat, wish)
+                    await self._get(attachment, request)
         except MillpondError as error:
-            self.tell(Refused(wish.number, error))
+            self.tell(Refused(request.number, error))
 
-    async def _get(self, seat: Attachment, wish: Get) -> None:
-        got = await seat.queue.got(wish.consumer)
+    async def _get(self, attachment: Attachment, request: Get) -> None:
+        got = await attachment.queue.got(request.consumer)
         if got is None:
-            self.tell(Answered(wish.number))
+            self.tell(Answered(request.number))
             return
         if self.is_over:
-            seat.queue.lose_channel(wish.consumer.channel)
+            attachment.queue.lose_channel(request.consumer.channel)
             return
-        seat.hold(wish.consumer.channel)
+        attachment.hold(request.consumer.channel)
         handout, message, ready = got
         values = (handout.lane, handout.first, handout.deliveries, ready)
-        self.tell(Answered(wish.number, values, self.sealed([message])))
+        self.tell(Answered(request.number, values, self.sealed([message])))
 
     # --- ends --------------------------------------------------------------------------------------
 
-    def unseat(self, queue: LocalQueue) -> None:
+    def detach(self, queue: LocalQueue) -> None:
         """The queue is not hosted here any more."""
-        for number, seat in list(self._seats.items()):
-            if seat.queue is queue:
-                self._unseat(number)
+        for number, attachment in list(self._attachments.items()):
+            if attachment.queue is queue:
+                self._detach(number)
 
-    def _unseat(self, number: int) -> None:
-        del self._seats[number]
+    def _detach(self, number: int) -> None:
+        del self._attachments[number]
         self.tell(Detached(number))
 
     def forget(self) -> None:
-        """Nobody is there any more."""
+        """The remote node is gone: return what its clients hold."""
         self.is_over = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-        seats, self._seats = self._seats, {}
-        for seat in seats.values():
-            seat.leave()
+        attachments, self._attachments = self._attachments, {}
+        for attachment in attachments.values():
+            attachment.leave()
 
 
 class RemoteClients:
-    """All of a node's."""
+    """The remote nodes whose clients use queues that this node hosts."""
 
     def __init__(self, queues: "Queues") -> None:
         self._queues = queues
-        self._guests: dict[NodeId, _RemoteNode] = {}
+        self._remotes: dict[NodeId, _RemoteNode] = {}
         self._timer: asyncio.TimerHandle | None = None
-        desk = queues.engine.peer_handlers
-        desk.serve(SendQueueRequests, self._on_wishes)
-        desk.serve(CollectEvents, self._on_collect)
+        handlers = queues.engine.peer_handlers
+        handlers.serve(SendQueueRequests, self._on_requests)
+        handlers.serve(CollectEvents, self._on_collect)
         Relay(queues.engine)
 
     def stop(self) -> None:
-        guests, self._guests = self._guests, {}
-        for guest in guests.values():
-            guest.forget()
+        remotes, self._remotes = self._remotes, {}
+        for remote in remotes.values():
+            remote.forget()
         if self._timer is not None:
             self._timer.cancel()
 
-    def unseat(self, queue: LocalQueue) -> None:
+    def detach(self, queue: LocalQueue) -> None:
         """The queue is not hosted here any more."""
-        for guest in self._guests.values():
-            guest.unseat(queue)
+        for remote in self._remotes.values():
+            remote.detach(queue)
 
     def on_change(self, image: Image, is_alive: Callable[[str], bool]) -> None:
-        """RemoteClients whose life is over, by the metadata, are forgotten."""
-        for node, guest in list(self._guests.items()):
-            if node not in image.brokers or not is_alive(guest.life):
+        """Forget remote nodes whose incarnation is over, by the metadata."""
+        for node, remote in list(self._remotes.items()):
+            if node not in image.brokers or not is_alive(remote.life):
                 self._forget(node)
 
     @property
     def remembered(self) -> int:
         """How much is known of clients of other nodes."""
-        return sum(guest.remembered for guest in self._guests.values())
+        return sum(remote.remembered for remote in self._remotes.values())
 
-    async def _on_wishes(self, request: SendQueueRequests) -> None:
+    async def _on_requests(self, request: SendQueueRequests) -> None:
         self._queues.engine.runtime.check_running()
-        guest = self._guest(request)
-        if request.number < guest.next_number:
+        remote = self._remote(request)
+        if request.number < remote.next_number:
             return  # said twice
-        if request.number > guest.next_number:
+        if request.number > remote.next_number:
             raise InvalidRequest(
-                f"wishes {guest.next_number} of node {request.node_id} are missing"
+                f"requests {remote.next_number} of node {request.node_id} are missing"
             )
-        guest.next_number += 1
-        for wish in request.requests:
-            guest.take(wish)
+        remote.next_number += 1
+        for one in request.requests:
+            remote.take(one)
 
     async def _on_collect(self, request: CollectEvents) -> tuple[QueueEvent, ...]:
-        guest = self._guests.get(request.node_id)
-        if guest is None or (guest.life, guest.session) != (request.life, request.session):
+        remote = self._remotes.get(request.node_id)
+        if remote is None or (remote.life, remote.session) != (request.life, request.session):
             raise InvalidRequest(f"node {request.node_id} has no session {request.session} here")
-        guest.heard_ms = self._now_ms()
-        events = await guest.collect(request.seen, request.wait_ms)
-        guest.heard_ms = self._now_ms()
+        remote.heard_ms = self._now_ms()
+        events = await remote.collect(request.seen, request.wait_ms)
+        remote.heard_ms = self._now_ms()
         return events
 
-    def _guest(self, request: SendQueueRequests) -> _RemoteNode:
-        guest = self._guests.get(request.node_id)
-        if guest is not None and guest.life == request.life:
-            if guest.session > request.session:
+    def _remote(self, request: SendQueueRequests) -> _RemoteNode:
+        remote = self._remotes.get(request.node_id)
+        if remote is not None and remote.life == request.life:
+            if remote.session > request.session:
                 raise InvalidRequest(f"session {request.session} is over")
-            if guest.session == request.session:
-                guest.heard_ms = self._now_ms()
-                return guest
+            if remote.session == request.session:
+                remote.heard_ms = self._now_ms()
+                return remote
         if request.number != 0:
             raise InvalidRequest(f"session {request.session} is not known here")
-        if guest is not None:
+        if remote is not None:
             self._forget(request.node_id)
-        guest = self._guests[request.node_id] = _RemoteNode(
+        remote = self._remotes[request.node_id] = _RemoteNode(
             self._queues, request.life, request.session
         )
-        guest.heard_ms = self._now_ms()
+        remote.heard_ms = self._now_ms()
         self._look_again()
-        return guest
+        return remote
 
     def _forget(self, node: NodeId) -> None:
-        guest = self._guests.pop(node)
+        remote = self._remotes.pop(node)
         log.info("clients of node %d are forgotten", node)
         with self._queues.deletions.forgiving():
-            guest.forget()
+            remote.forget()
 
     def _look_again(self) -> None:
-        if self._timer is None and self._guests:
+        if self._timer is None and self._remotes:
             delay_s = limits.QUEUE_REMOTE_SILENCE_MS_MAX / 4000
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._look)
 
     def _look(self) -> None:
         self._timer = None
         late_ms = self._now_ms() - limits.QUEUE_REMOTE_SILENCE_MS_MAX
-        for node, guest in list(self._guests.items()):
-            if guest.heard_ms < late_ms:
+        for node, remote in list(self._remotes.items()):
+            if remote.heard_ms < late_ms:
                 self._forget(node)
         self._look_again()
 

@@ -1,6 +1,6 @@
-"""Who cannot be served now, mostly because a log cannot be read: tried again, after a pause that grows.
+"""Retries what fails for a while, mostly because a log cannot be read, after a pause that grows.
 
-That it begins and that it is over is said once each, however often it is tried between.
+The begin and the end of a failure are logged once each, however many attempts lie between.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ WhoT = TypeVar("WhoT", bound=Hashable)
 
 
 class _Retry:
-    """One who waits, as people know it; no timer while it is tried."""
+    """One that waits, by its name in the log; it has no timer while it is tried."""
 
     __slots__ = ("name", "pause_ms", "timer")
 
@@ -28,9 +28,9 @@ class _Retry:
 
 
 class Retries(Generic[WhoT]):
-    """``again`` is called when it is time to try somebody again.
+    """``again`` is called when it is time to try one again.
 
-    ``waiting`` are those who are not to be tried now. Mostly there is nobody, which costs a look to find out.
+    ``waiting`` are those that are not to be tried now; mostly there is none, which is cheap to find out.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Retries(Generic[WhoT]):
 
     @property
     def is_needed(self) -> bool:
-        """Whether somebody has failed and not worked since."""
+        """Whether one has failed and not worked since."""
         return bool(self._all)
 
     def failed(self, who: WhoT, name: str, error: MillpondError) -> None:
@@ -72,14 +72,14 @@ class Retries(Generic[WhoT]):
             log.warning("%s: %s again", retry.name, self._works)
 
     def forget(self, who: WhoT) -> None:
-        """Nobody waits for it any more."""
+        """Stop trying one: it is not needed any more."""
         retry = self._all.pop(who, None)
         self.waiting.discard(who)
         if retry is not None and retry.timer is not None:
             retry.timer.cancel()
 
     def close(self) -> None:
-        """Nobody is tried again."""
+        """Stop trying all of them."""
         for who in tuple(self._all):
             self.forget(who)
 

@@ -213,7 +213,7 @@ class StreamQueue(LocalQueue):
 
     def _new_publishing(self, is_memory_low: Callable[[], bool]) -> Publishing:
         return _StreamPublishing(
-            self.line,
+            self.state,
             self.store,
             self.decisions,
             self.turn,
@@ -223,7 +223,7 @@ class StreamQueue(LocalQueue):
         )
 
     def load(self) -> None:
-        """Nothing has to be read before somebody wants it."""
+        """Nothing has to be read before a consumer wants it."""
         for lane in self._lanes:
             lane.skip_to(lane.partition.last_stable_offset)
             lane.partition.watchers[self] = None
@@ -248,7 +248,7 @@ class StreamQueue(LocalQueue):
         super().cancel(owner)
 
     def lose_channel(self, channel: str) -> None:
-        for consumer in self.line.consumers.of_channel(channel):
+        for consumer in self.state.consumers.of_channel(channel):
             self._readers.pop(consumer.owner, None)
         super().lose_channel(channel)
 
@@ -301,7 +301,7 @@ class StreamQueue(LocalQueue):
         raise NotSupported(f"basic.get not supported by stream queues {self.queue.resource}")
 
     async def glance(self) -> Counts:
-        """What can be read counts as ready, as in RabbitMQ's lists; nobody takes it away."""
+        """What can be read counts as ready, as in RabbitMQ's lists; consumers do not remove it."""
         length = sum(
             lane.reader.stable_offset - lane.partition.log.start_offset for lane in self._lanes
         )

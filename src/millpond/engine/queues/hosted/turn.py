@@ -205,7 +205,7 @@ class Turn:
             again, self._repeated = self._repeated, []
             for lane_, first, next_ in again:
                 if next_ <= self.state.lanes[lane_].end:
-                    self.follow(self.state.doubt(lane_, first, next_))
+                    self.follow(self.state.recovery.doubt(lane_, first, next_))
                 else:
                     self._repeated.append((lane_, first, next_))
 
@@ -217,14 +217,14 @@ class Turn:
     def _note_loss(self, number: int, lane: QueueLog) -> None:
         start = lane.partition.log.start_offset
         if start > self.state.lanes[number].cursor.start:
-            lost = self.state.lose(number, start)
+            lost = self.state.recovery.lose(number, start)
             lane.skip_to(start)
             topic = lane.partition.topic
             self._count_lost(lost, f"its topic {topic} was cut to offset {start} from outside")
 
     def _give_up_damaged(self, number: int, lane: QueueLog) -> None:
         damaged, lane.reader.damaged = lane.reader.damaged, []
-        lost, step = self.state.lose_unreadable(number, damaged)
+        lost, step = self.state.recovery.lose_unreadable(number, damaged)
         self.follow(step)
         self._count_lost(lost, f"offsets {damaged[0][0]} to {damaged[-1][1] - 1} cannot be read")
 
@@ -236,7 +236,7 @@ class Turn:
 
     def note(self, step: Step) -> None:
         """Carry out a step but for what it hands out."""
-        withheld = self._outbox.take(step.letters, self.state.settings.dead_letter_strategy)
+        withheld = self._outbox.take(step.dead_letters, self.state.settings.dead_letter_strategy)
         for fact in step.facts:
             self._lanes[fact.lane].facts += [
                 run for run in fact.delta.runs if (fact.lane, run.first) not in withheld
@@ -261,18 +261,18 @@ class Turn:
         self._cut()
 
     def _write_snapshot(self, number: int) -> None:
-        lane, line = self._lanes[number], self.state
-        state = line.lanes[number].state()
-        kept_bytes = self._decisions.kept_bytes(line, number)
+        lane, target = self._lanes[number], self.state.lanes[number]
+        state = target.state()
+        kept_bytes = self._decisions.kept_bytes(self.state, number)
         snapshot = LaneSnapshot(lane.taken, state, self._store.has_ttl, kept_bytes)
-        if state.end < line.lanes[number].end:
+        if state.end < target.end:
             # Not all of it could be told: the rest is to be read, and its size with it.
             snapshot = snapshot._replace(taken=state.end, kept_bytes=None)
         lane.write_snapshot(snapshot)
 
     def _cut(self) -> None:
         """Let the log lose what is over, and has left for consumers that need not acknowledge it."""
-        if not self.state.knows_sizes:
+        if not self.state.sizes.is_certain:
             return  # The sizes of messages that are over are still to be read.
         self._handouts.forget_served(self._queue)
         for number, (lane, place) in enumerate(zip(self._lanes, self.state.lanes, strict=True)):

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 AnswerT = TypeVar("AnswerT")
 
-# Requests with wishes are numbered from 0 on.
+# Requests are numbered from 0 on.
 _NO_NUMBER = -1
 
 
@@ -44,9 +44,9 @@ class HostRoute:
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tried_straight_ms = 0
 
-    async def send(self, wishes: SendQueueRequests) -> None:
+    async def send(self, requests: SendQueueRequests) -> None:
         """Raises ``PeerUnreachable`` if no way leads there, or what the host refuses with."""
-        await self._ask(wishes, RelayQueueRequests(to=self._node, requests=wishes), wait_ms=0)
+        await self._ask(requests, RelayQueueRequests(to=self._node, requests=requests), wait_ms=0)
 
     async def collect(self, collect: CollectEvents) -> tuple[QueueEvent, ...]:
         """Raises as ``send`` does."""
@@ -177,10 +177,10 @@ class Relay:
 
     def __init__(self, engine: QueueServices) -> None:
         self._engine = engine
-        engine.peer_handlers.serve(RelayQueueRequests, self._on_wishes)
+        engine.peer_handlers.serve(RelayQueueRequests, self._on_requests)
         engine.peer_handlers.serve(RelayCollect, self._on_collect)
 
-    async def _on_wishes(self, request: RelayQueueRequests) -> None:
+    async def _on_requests(self, request: RelayQueueRequests) -> None:
         await self._pass_on(request.to, request, request.requests, wait_ms=0)
 
     async def _on_collect(self, request: RelayCollect) -> tuple[QueueEvent, ...]:

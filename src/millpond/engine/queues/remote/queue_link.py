@@ -1,9 +1,9 @@
 """The way from this node to the queues that one other node hosts.
 
-Wishes go in requests, one after the other, each with all that gathered meanwhile; events come by a long poll.
-Both belong to a session. A request that is not answered is repeated on another way (``queue_way.py``). When
-it fails all the same, whatever the reason, the session is over: nobody knows what the host has heard, so
-every queue takes a seat anew, in another session, and the host forgets this one.
+Requests go to the host one call after the other, each with all that gathered meanwhile; events come by a long
+poll. Both belong to a session. A call that is not answered is repeated on another way (``host_route.py``).
+When that fails too, for any reason, the session is over: it is not known what the host has heard, so every
+queue is attached anew, in another session, and the host forgets this one.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from millpond.engine.queues.remote.queue_messages import (
     Handed,
     Publish,
     QueueEvent,
+    QueueRequest,
     Refused,
-    Wish,
 )
 from millpond.engine.queues.services import QueueServices
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Attached(Protocol):
-    """Who sits at a host: a queue as it is seen from here."""
+    """A queue that is attached at a host, as this node sees it."""
 
     def on_handed(self, event: Handed) -> None: ...
 
@@ -41,7 +41,7 @@ class Attached(Protocol):
 
     def on_refused(self, event: Refused) -> None: ...
 
-    def on_unseated(self) -> None: ...
+    def on_detached(self) -> None: ...
 
 
 class QueueLink:
@@ -55,53 +55,55 @@ class QueueLink:
         self._session = 0
         self._is_open = False
         self._is_closed = False
-        self._seats: dict[int, Attached] = {}
+        self._attachments: dict[int, Attached] = {}
         self._asked: dict[int, Attached] = {}
-        self._next_seat = 0
-        self._wishes: list[Wish] = []
-        self._has_wishes = asyncio.Event()
+        self._next_attachment = 0
+        self._requests: list[QueueRequest] = []
+        self._has_requests = asyncio.Event()
         self._has_begun = asyncio.Event()
 
     # --- what queues do ------------------------------------------------------------------------------
 
-    def sit(self, seated: Attached, key: str) -> int:
-        """Have the queue with this key there; the number of the seat."""
-        self._next_seat += 1
-        seat = self._next_seat
-        self._seats[seat] = seated
-        self._say(Attach(seat, key))
-        return seat
+    def attach(self, attached: Attached, key: str) -> int:
+        """Attach the queue with this key. Return the number of the attachment."""
+        self._next_attachment += 1
+        attachment = self._next_attachment
+        self._attachments[attachment] = attached
+        self._say(Attach(attachment, key))
+        return attachment
 
-    def rise(self, seat: int) -> None:
+    def detach(self, attachment: int) -> None:
         """The queue is not wanted any more, or elsewhere."""
-        seated = self._seats.pop(seat, None)
-        if seated is not None:
-            self._asked = {number: one for number, one in self._asked.items() if one is not seated}
-            self._say(Detach(seat))
+        attached = self._attachments.pop(attachment, None)
+        if attached is not None:
+            self._asked = {
+                number: one for number, one in self._asked.items() if one is not attached
+            }
+            self._say(Detach(attachment))
 
-    def say(self, seat: int, wish: Wish, *, number: int | None = None) -> None:
-        """Something about a seat; ``number`` if it is to be answered."""
+    def say(self, attachment: int, request: QueueRequest, *, number: int | None = None) -> None:
+        """Send a request about an attachment; ``number`` if it is to be answered."""
         if number is not None:
-            self._asked[number] = self._seats[seat]
-        self._say(wish)
+            self._asked[number] = self._attachments[attachment]
+        self._say(request)
 
     def close(self) -> None:
         """The node stops."""
         self._is_closed = True
         self._is_open = False
-        self._seats.clear()
-        self._wishes.clear()
-        self._has_wishes.set()
+        self._attachments.clear()
+        self._requests.clear()
+        self._has_requests.set()
 
     # --- one session ---------------------------------------------------------------------------------
 
-    def _say(self, wish: Wish) -> None:
+    def _say(self, request: QueueRequest) -> None:
         if self._is_closed:
             return
         if not self._is_open:
             self._open()
-        self._wishes.append(wish)
-        self._has_wishes.set()
+        self._requests.append(request)
+        self._has_requests.set()
 
     def _open(self) -> None:
         self._session += 1
@@ -131,42 +133,42 @@ class QueueLink:
 
     def _break(self) -> None:
         self._is_open = False
-        self._has_wishes.set()
+        self._has_requests.set()
         self._has_begun.set()
-        self._wishes.clear()
+        self._requests.clear()
         self._asked.clear()
-        seats, self._seats = self._seats, {}
-        for seated in seats.values():
-            seated.on_unseated()
+        attachments, self._attachments = self._attachments, {}
+        for attached in attachments.values():
+            attached.on_detached()
 
     async def _send(self, session: int) -> None:
         number = 0
         while self._is_current(session):
-            if not self._wishes:
-                self._has_wishes.clear()
-                await self._has_wishes.wait()
+            if not self._requests:
+                self._has_requests.clear()
+                await self._has_requests.wait()
                 continue
             request = SendQueueRequests(
                 node_id=self._engine.info.node_id,
                 life=self._life,
                 session=session,
                 number=number,
-                requests=self._next_wishes(),
+                requests=self._next_requests(),
             )
             number += 1
             await self.way.send(request)
             self._has_begun.set()
 
-    def _next_wishes(self) -> tuple[Wish, ...]:
+    def _next_requests(self) -> tuple[QueueRequest, ...]:
         """As many as go into one request."""
         size = count = 0
-        for wish in self._wishes:
-            size += len(wish.batch) if isinstance(wish, Publish) else 0
+        for request in self._requests:
+            size += len(request.batch) if isinstance(request, Publish) else 0
             if count and size > limits.QUEUE_MESSAGE_BYTES_MAX:
                 break
             count += 1
-        taken = tuple(self._wishes[:count])
-        del self._wishes[:count]
+        taken = tuple(self._requests[:count])
+        del self._requests[:count]
         return taken
 
     async def _collect(self, session: int) -> None:
@@ -185,10 +187,10 @@ class QueueLink:
                 return
             if events:
                 seen += 1
-            elif not self._seats and not self._wishes:
-                # Nobody sits there any more: the host will notice that nobody asks.
+            elif not self._attachments and not self._requests:
+                # No queue is attached there any more: the host will notice that it is not asked.
                 self._is_open = False
-                self._has_wishes.set()
+                self._has_requests.set()
                 return
             for event in events:
                 self._on_event(event)
@@ -196,21 +198,21 @@ class QueueLink:
     def _on_event(self, event: QueueEvent) -> None:
         match event:
             case Handed():
-                seated = self._seats.get(event.seat)
-                if seated is not None:
-                    seated.on_handed(event)
+                attached = self._attachments.get(event.attachment)
+                if attached is not None:
+                    attached.on_handed(event)
             case Answered():
-                seated = self._asked.pop(event.number, None)
-                if seated is not None:
-                    seated.on_answered(event)
+                attached = self._asked.pop(event.number, None)
+                if attached is not None:
+                    attached.on_answered(event)
             case Refused():
-                seated = self._asked.pop(event.number, None)
-                if seated is not None:
-                    seated.on_refused(event)
+                attached = self._asked.pop(event.number, None)
+                if attached is not None:
+                    attached.on_refused(event)
             case Detached():
-                seated = self._seats.pop(event.seat, None)
-                if seated is not None:
+                attached = self._attachments.pop(event.attachment, None)
+                if attached is not None:
                     self._asked = {
-                        number: one for number, one in self._asked.items() if one is not seated
+                        number: one for number, one in self._asked.items() if one is not attached
                     }
-                    seated.on_unseated()
+                    attached.on_detached()

@@ -1,8 +1,7 @@
-"""What a front-end's node and a queue's host say to each other, and its bytes.
+"""Requests of a front-end's node to the host of a queue, events that come back, and their bytes.
 
-A *wish* goes to the host, an *event* comes back; both in order. A wish names the *seat* that the queue has
-on the way between the two nodes, and what is to be answered has a number. Messages travel as the record
-batches that they are kept as.
+Both stay in order. A request names the *attachment*, the number that the queue has between the two nodes; one
+that is to be answered has a number of its own. Messages travel as the record batches that they are kept as.
 """
 
 from collections.abc import Iterable
@@ -16,22 +15,22 @@ from millpond.engine.peers import decode_error, encode_error
 from millpond.queue.consumers import Consumer
 from millpond.rabbit.commands import DeleteQueue, Principal
 
-# --- wishes ------------------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Attach:
-    """A queue is wanted: what is said of this seat is about it from now on."""
+    """Use a queue: requests with this attachment are about it from now on."""
 
-    seat: int
+    attachment: int
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class Detach:
-    """Nobody here wants the queue any more."""
+    """No client of the sender uses the queue any more."""
 
-    seat: int
+    attachment: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Publish:
     ``again``: another host was told of them and did not answer, so they may be in the queue already.
     """
 
-    seat: int
+    attachment: int
     number: int
     batch: bytes
     again: bool = False
@@ -51,7 +50,7 @@ class Publish:
 class Consume:
     """A consumer comes. ``credit``: so many messages may come for it, all in all."""
 
-    seat: int
+    attachment: int
     number: int
     consumer: Consumer
     credit: int
@@ -59,7 +58,7 @@ class Consume:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    seat: int
+    attachment: int
     number: int
     owner: str
 
@@ -68,7 +67,7 @@ class Cancel:
 class Credit:
     """A consumer may have more: so many, all in all."""
 
-    seat: int
+    attachment: int
     owner: str
     credit: int
 
@@ -77,7 +76,7 @@ class Credit:
 class Finish:
     """What became of messages: ``settle``, ``requeue`` or ``reject``."""
 
-    seat: int
+    attachment: int
     verb: str
     lane: int
     ranges: tuple[Range, ...]
@@ -86,20 +85,20 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class LoseChannel:
-    seat: int
+    attachment: int
     channel: str
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """``is_use``: whoever asks uses the queue, and what is on its way into it is waited for.
+    """``is_use``: the question counts as a use of the queue, and what is on its way into it is waited for.
 
     ``deletion``: the queue is to go if it is as this says; then the answer ends with ``DELETED``. A host that
     does not know of that counts only. ``wants_lost``: the answer is to say what was lost, too, which earlier
     versions would not understand.
     """
 
-    seat: int
+    attachment: int
     number: int
     is_use: bool
     deletion: Table = field(default_factory=dict)
@@ -107,7 +106,7 @@ class Count:
 
     @property
     def command(self) -> DeleteQueue:
-        """Who wants to delete which queue, and when."""
+        """Which client deletes which queue, and on which conditions."""
         values: dict[str, Any] = {name: _text(one) for name, one in self.deletion.items()}
         if values["scopes"] is not None:
             values["scopes"] = tuple(values["scopes"])
@@ -127,18 +126,18 @@ def deletion_of(command: DeleteQueue) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    seat: int
+    attachment: int
     number: int
     consumer: Consumer
 
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    seat: int
+    attachment: int
     number: int
 
 
-Wish: TypeAlias = (
+QueueRequest: TypeAlias = (
     Attach
     | Detach
     | Publish
@@ -157,14 +156,14 @@ Wish: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """The queue is not hosted here, or not any more; nothing more comes of this seat."""
+    """The queue is not hosted here, or not any more; nothing more comes of this attachment."""
 
-    seat: int
+    attachment: int
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What came of a wish: numbers, and the message that was asked for."""
+    """The answer to a request: numbers, and the message that was asked for."""
 
     number: int
     values: tuple[int, ...] = ()
@@ -173,7 +172,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why nothing came of a wish."""
+    """Why a request was refused."""
 
     number: int
     error: MillpondError
@@ -183,7 +182,7 @@ class Refused:
 class Handed:
     """Messages for a consumer: some of a lane from ``first`` on, one for each record of the batch."""
 
-    seat: int
+    attachment: int
     owner: str
     lane: int
     first: int
@@ -216,9 +215,9 @@ _KINDS: dict[int, type[Any]] = {
 _NUMBERS = {kind: number for number, kind in _KINDS.items()}
 
 
-def encode_messages(letters: Iterable[Wish | QueueEvent]) -> bytes:
-    """Wishes or events, in order."""
-    return encode_table({"letters": [_values(letter) for letter in letters]})
+def encode_messages(messages: Iterable[QueueRequest | QueueEvent]) -> bytes:
+    """Encode requests or events, in order."""
+    return encode_table({"letters": [_values(message) for message in messages]})
 
 
 def decode_messages(data: bytes) -> tuple[Any, ...]:
@@ -226,13 +225,13 @@ def decode_messages(data: bytes) -> tuple[Any, ...]:
     found = decode_table(data).get("letters")
     if not isinstance(found, list):
         raise MalformedData("there are no letters")
-    return tuple(_letter(one) for one in found)
+    return tuple(_message(one) for one in found)
 
 
-def _values(letter: Wish | QueueEvent) -> list[object]:
-    values: list[object] = [_NUMBERS[type(letter)]]
-    for one in fields(letter):
-        value = getattr(letter, one.name)
+def _values(message: QueueRequest | QueueEvent) -> list[object]:
+    values: list[object] = [_NUMBERS[type(message)]]
+    for one in fields(message):
+        value = getattr(message, one.name)
         match value:
             case Consumer():
                 value = _consumer_values(value)
@@ -246,7 +245,7 @@ def _values(letter: Wish | QueueEvent) -> list[object]:
     return values
 
 
-def _letter(value: object) -> Any:
+def _message(value: object) -> Any:
     if not isinstance(value, list) or not value or value[0] not in _KINDS:
         raise MalformedData("a letter between nodes is of no known kind")
     kind = _KINDS[value[0]]

@@ -16,7 +16,7 @@ from millpond.base.errors import MessageLost
 from millpond.base.fields import Long
 from millpond.cursor.ack import Range
 from millpond.engine.queues.queue_handle import Sink
-from millpond.engine.queues.remote.queue_messages import Credit, Finish, Handed, Wish
+from millpond.engine.queues.remote.queue_messages import Credit, Finish, Handed, QueueRequest
 from millpond.message.hub import Message
 from millpond.queue.consumers import Consumer
 from millpond.queue.steps import Handout
@@ -77,17 +77,19 @@ class Client:
 
 
 class RemoteConsumers:
-    """All of one queue's. ``say`` makes a letter for the host, given a seat."""
+    """The consumers of one queue. ``say`` sends the host a request, which it makes for an attachment."""
 
-    def __init__(self, face: "RemoteQueue", say: Callable[[Callable[[int], Wish]], None]) -> None:
-        self._face = face
+    def __init__(
+        self, handle: "RemoteQueue", say: Callable[[Callable[[int], QueueRequest]], None]
+    ) -> None:
+        self._face = handle
         self._say = say
         self._loop = asyncio.get_running_loop()
         self._all: dict[str, Client] = {}
         # Messages that were handed out and not asked for, with their consumers (several of a stream); those
         # without room, in order.
         self._messages: dict[tuple[int, int], list[tuple[str, Message]]] = {}
-        self._is_stream = face.queue.type == STREAM
+        self._is_stream = handle.queue.type == STREAM
         self._bytes = 0
         self._waiting: deque[Handout] = deque()
         # What clients hold, with their consumers; and what they held of hosts that are lost.
@@ -116,7 +118,7 @@ class RemoteConsumers:
         self.hand_out()
 
     def take_all(self) -> list[Client]:
-        """Nobody is left here."""
+        """No consumer is left here."""
         clients, self._all = list(self._all.values()), {}
         self._messages.clear()
         self._waiting.clear()
@@ -203,7 +205,7 @@ class RemoteConsumers:
                 self._give_credit(client)
 
     def _give_credit(self, client: Client) -> None:
-        """As much as the sink takes, in steps that are worth a letter."""
+        """As much as the sink takes, in steps that are worth a request."""
         if self._bytes > limits.QUEUE_WAITING_BYTES_MAX:
             return
         room = client.sink.room(client.consumer) - client.waiting
@@ -212,7 +214,7 @@ class RemoteConsumers:
         if credit > client.credit and open_ <= limits.QUEUE_CREDIT // 2:
             client.credit = credit
             owner = client.consumer.owner
-            self._say(lambda seat: Credit(seat, owner, credit))
+            self._say(lambda attachment: Credit(attachment, owner, credit))
 
     def message(self, lane: int, offset: int) -> Message:
         """A message that was handed out and has not been asked for. Raises ``MessageLost``."""
@@ -236,7 +238,7 @@ class RemoteConsumers:
                 self._out.pop((lane, offset), None)
                 if self._messages:
                     self._drop((lane, offset), owner)
-        self._say(lambda seat: Finish(seat, verb, lane, ranges, owner))
+        self._say(lambda attachment: Finish(attachment, verb, lane, ranges, owner))
 
     def give_back(self, owner: str) -> None:
         """What came for a consumer that goes, and never went to it."""

@@ -1,9 +1,9 @@
 """A queue that another node hosts, as front-ends here see it; or one that has no host at the moment.
 
-It sits at the host that the metadata name. What was asked and not answered when the host is lost is asked
-again of the next one, so a message may be published twice and is never lost silently; the second is called
-redelivered. What was handed out goes back to its place there and comes again. If no host is found for long,
-whoever waits is told.
+It is attached at the host that the metadata name. What was asked and not answered when the host is lost is
+asked again of the next one, so a message may be published twice and is never lost silently; the second is
+called redelivered. What was handed out goes back to its place there and comes again. If no host is found for
+long, clients that wait are told.
 """
 
 import asyncio
@@ -35,8 +35,8 @@ from millpond.engine.queues.remote.queue_messages import (
     LoseChannel,
     Publish,
     Purge,
+    QueueRequest,
     Refused,
-    Wish,
     deletion_of,
 )
 from millpond.engine.queues.remote.remote_consumers import Client, RemoteConsumers
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 AnswerT = TypeVar("AnswerT")
 
-# The host is not one any more, or stops: somebody else will do it.
+# The host is not one any more, or stops: another node will do it.
 _PASSING = (NotLeader, ShuttingDown)
 
 
@@ -68,7 +68,7 @@ class RemoteQueue:
         self.key = key
         self.is_gone = False
         self._link: QueueLink | None = None
-        self._seat = 0
+        self._attachment = 0
         self._host = -1
         self._clients = RemoteConsumers(self, self._say)
         self._questions = Questions(self._late)
@@ -90,7 +90,7 @@ class RemoteQueue:
         if host == self._host and self._link is not None:
             return
         if self._link is not None:
-            self._link.rise(self._seat)
+            self._link.detach(self._attachment)
             self._lose_host()
         self._host = host
         if host == self._queues.node_id:
@@ -101,13 +101,13 @@ class RemoteQueue:
 
     def _sit(self, link: QueueLink) -> None:
         self._link = link
-        self._seat = link.sit(self, self.key)
-        letters = list(self._questions.letters(self._seat))
+        self._attachment = link.attach(self, self.key)
+        requests = list(self._questions.requests(self._attachment))
         for client in self._clients:
             if client.is_begun and not client.is_leaving:
                 self._begin_again(client)
-        for number, wish in letters:
-            link.say(self._seat, wish, number=number)
+        for number, request in requests:
+            link.say(self._attachment, request, number=number)
 
     def _begin_again(self, client: Client) -> None:
         """At the next host. If the consumer may not come there any more it is cancelled."""
@@ -120,7 +120,7 @@ class RemoteQueue:
                 client.sink.cancelled(client.consumer)
 
         asked = self._ask(
-            lambda seat, number: Consume(seat, number, consumer, client.credit),
+            lambda attachment, number: Consume(attachment, number, consumer, client.credit),
             lambda hosted: None,
             is_fleeting=True,
         )
@@ -131,7 +131,7 @@ class RemoteQueue:
         self._questions.drop_fleeting()
         self._clients.lose_host()
 
-    def on_unseated(self) -> None:
+    def on_detached(self) -> None:
         """The host is lost, or does not host the queue. It is asked again soon: it may be about to."""
         self._lose_host()
         self._look_again_later()
@@ -148,7 +148,7 @@ class RemoteQueue:
     def hand_over(self, hosted: LocalQueue) -> None:
         """The queue is hosted here now: consumers go there, and what was asked is done there."""
         if self._link is not None:
-            self._link.rise(self._seat)
+            self._link.detach(self._attachment)
             self._lose_host()
         self._end()
         for client in self._clients.take_all():
@@ -174,7 +174,7 @@ class RemoteQueue:
         if self.is_gone:
             return
         if self._link is not None:
-            self._link.rise(self._seat)
+            self._link.detach(self._attachment)
             self._link = None
         self._end()
         for client in self._clients.take_all():
@@ -190,15 +190,15 @@ class RemoteQueue:
 
     def _ask(
         self,
-        wish: Callable[[int, int], Wish],
+        request: Callable[[int, int], QueueRequest],
         here: Callable[[LocalQueue], None],
         *,
         is_fleeting: bool = False,
     ) -> "asyncio.Future[Answered]":
         number = self._queues.next_number()
-        asked = self._questions.add(number, wish, here, is_fleeting=is_fleeting)
+        asked = self._questions.add(number, request, here, is_fleeting=is_fleeting)
         if self._link is not None:
-            self._link.say(self._seat, wish(self._seat, number), number=number)
+            self._link.say(self._attachment, request(self._attachment, number), number=number)
         else:
             self.look_for_host()
         return asked
@@ -212,9 +212,9 @@ class RemoteQueue:
         where = f"node {self._host}" if self._host >= 0 else "nobody"
         return RequestTimedOut(f"{self.queue.resource}: {where} hosts it and has not answered")
 
-    def _say(self, wish: Callable[[int], Wish]) -> None:
+    def _say(self, request: Callable[[int], QueueRequest]) -> None:
         if self._link is not None:
-            self._link.say(self._seat, wish(self._seat))
+            self._link.say(self._attachment, request(self._attachment))
 
     def on_answered(self, event: Answered) -> None:
         self._retry_ms = limits.QUEUE_HOST_RETRY_MS_MIN
@@ -224,8 +224,8 @@ class RemoteQueue:
         if not isinstance(event.error, _PASSING):
             self._questions.refuse(event.number, event.error)
         elif self._link is not None:
-            self._link.rise(self._seat)
-            self.on_unseated()
+            self._link.detach(self._attachment)
+            self.on_detached()
 
     # --- messages in -----------------------------------------------------------------------------------
 
@@ -236,10 +236,10 @@ class RemoteQueue:
         batch = self._queues.batches.pack(messages)
         was_sent = False
 
-        def wish(seat: int, number: int) -> Publish:
+        def request(attachment: int, number: int) -> Publish:
             nonlocal was_sent
             again, was_sent = was_sent, True
-            return Publish(seat, number, batch, again)
+            return Publish(attachment, number, batch, again)
 
         def here(hosted: LocalQueue) -> None:
             taken = hosted.publish(messages, again=was_sent)
@@ -247,7 +247,7 @@ class RemoteQueue:
 
         self._queues.unanswered.add(len(batch))
         kept.add_done_callback(lambda _done: self._queues.unanswered.add(-len(batch)))
-        asked = self._ask(wish, here)
+        asked = self._ask(request, here)
         pass_on(asked, kept, lambda event: event.values[0])
         return Taken(len(messages), (kept,))
 
@@ -264,12 +264,12 @@ class RemoteQueue:
                 self._clients.remove(consumer.owner)
                 return
             client.is_begun = True
-            # Whoever waits for this has its turn first.
+            # Clients that wait for this have their turn first.
             self._loop.call_soon(self._clients.open, client)
 
         begun.add_done_callback(on_begun)
         asked = self._ask(
-            lambda seat, number: Consume(seat, number, consumer, client.credit),
+            lambda attachment, number: Consume(attachment, number, consumer, client.credit),
             # It goes there with the other consumers.
             lambda hosted: begun.set_result(None),
         )
@@ -288,7 +288,7 @@ class RemoteQueue:
         """The host has a consumer that is not here any more."""
         if not self.is_gone:
             self._ask(
-                lambda seat, number: Cancel(seat, number, owner),
+                lambda attachment, number: Cancel(attachment, number, owner),
                 lambda hosted: None,
                 is_fleeting=True,
             )
@@ -308,14 +308,14 @@ class RemoteQueue:
             if not ended.done():
                 ended.set_result(None)
 
-        asked = self._ask(lambda seat, number: Cancel(seat, number, owner), on_done)
+        asked = self._ask(lambda attachment, number: Cancel(attachment, number, owner), on_done)
         asked.add_done_callback(on_done)
         return ended
 
     def lose_channel(self, channel: str) -> None:
         """A channel is gone with all its consumers and all that they hold."""
         self._clients.lose_channel(channel)
-        self._say(lambda seat: LoseChannel(seat, channel))
+        self._say(lambda attachment: LoseChannel(attachment, channel))
 
     def on_handed(self, event: Handed) -> None:
         self._retry_ms = limits.QUEUE_HOST_RETRY_MS_MIN
@@ -361,7 +361,7 @@ class RemoteQueue:
 
     async def _count(self, *, is_use: bool) -> Counts:
         return await self._answer(
-            lambda seat, number: Count(seat, number, is_use, wants_lost=True),
+            lambda attachment, number: Count(attachment, number, is_use, wants_lost=True),
             lambda event: Counts(*event.values),
             lambda hosted: hosted.counted() if is_use else hosted.glance(),
         )
@@ -379,7 +379,7 @@ class RemoteQueue:
             return (await hosted.delete_if(command), 0, 0, DELETED)
 
         messages, consumers, *rest = await self._answer(
-            lambda seat, number: Count(seat, number, True, deletion_of(command)),
+            lambda attachment, number: Count(attachment, number, True, deletion_of(command)),
             lambda event: event.values,
             here,
         )
@@ -391,7 +391,7 @@ class RemoteQueue:
     async def got(self, consumer: Consumer) -> Got | None:
         """Return one message for a client's basic.get; None if there is none."""
         return await self._answer(
-            lambda seat, number: Get(seat, number, consumer),
+            lambda attachment, number: Get(attachment, number, consumer),
             lambda event: self._read_got(consumer, event),
             lambda hosted: hosted.got(consumer),
         )
@@ -405,7 +405,7 @@ class RemoteQueue:
 
     async def _answer(
         self,
-        wish: Callable[[int, int], Wish],
+        request: Callable[[int, int], QueueRequest],
         read: Callable[[Answered], AnswerT],
         here: Callable[[LocalQueue], Coroutine[Any, Any, AnswerT]],
     ) -> AnswerT:
@@ -423,7 +423,7 @@ class RemoteQueue:
                     answer.set_result(result)
 
         asked = self._ask(
-            wish, lambda hosted: self._queues.spawn(ask_here(hosted), f"{self.queue.resource}")
+            request, lambda hosted: self._queues.spawn(ask_here(hosted), f"{self.queue.resource}")
         )
         pass_on(asked, answer, read)
         return await answer

@@ -8,12 +8,12 @@ from typing import Any
 from millpond.base import limits
 from millpond.base.errors import MillpondError
 from millpond.engine.queues.hosted.local_queue import LocalQueue
-from millpond.engine.queues.remote.queue_messages import Answered, Wish
+from millpond.engine.queues.remote.queue_messages import Answered, QueueRequest
 
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    wish: Callable[[int, int], Wish]
+    request: Callable[[int, int], QueueRequest]
     here: Callable[[LocalQueue], None]
     future: "asyncio.Future[Answered]"
     timer: asyncio.TimerHandle
@@ -31,22 +31,23 @@ class Questions:
     def add(
         self,
         number: int,
-        wish: Callable[[int, int], Wish],
+        request: Callable[[int, int], QueueRequest],
         here: Callable[[LocalQueue], None],
         *,
         is_fleeting: bool = False,
     ) -> "asyncio.Future[Answered]":
-        """``wish`` makes the letter, given seat and number; ``here`` does it if the queue is hosted here."""
+        """``request`` makes the request, given attachment and number; ``here`` carries it out if this node
+        hosts the queue by then."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answered] = loop.create_future()
         timer = loop.call_later(limits.QUEUE_HOST_WAIT_MS_MAX / 1000, self._give_up, number)
-        self._open[number] = _Question(wish, here, future, timer, is_fleeting)
+        self._open[number] = _Question(request, here, future, timer, is_fleeting)
         return future
 
-    def letters(self, seat: int) -> Iterator[tuple[int, Wish]]:
+    def requests(self, attachment: int) -> Iterator[tuple[int, QueueRequest]]:
         """Everything that is open, in the order of asking."""
         for number, question in list(self._open.items()):
-            yield number, question.wish(seat, number)
+            yield number, question.request(attachment, number)
 
     def answer(self, event: Answered) -> None:
         question = self._take(event.number)

@@ -1,8 +1,8 @@
-"""The list of handlers is what the broker can do; ApiVersions is made from it.
+"""The list of handlers: the APIs that the broker serves. ApiVersions is derived from it.
 
-What nodes ask each other for and what every client begins with is loaded at once. The others are loaded when
-somebody asks for them, or a moment after the start (``load_all``): a broker starts sooner without the
-messages of sixty APIs that nobody may ever ask for.
+The APIs between nodes and those that every client begins with are imported at once. The others are imported
+when a client uses them, or a moment after the start (``load_all``): a broker starts sooner without the
+messages of sixty APIs that may never be used.
 """
 
 import asyncio
@@ -137,12 +137,12 @@ HANDLERS: tuple[Handler, ...] = (
 
 log = logging.getLogger(__name__)
 
-# Whoever is quick gets what it asks for first.
+# Requests that come at the start are served first.
 _LOADED_AFTER_S = 1.0
 
 
 async def load_all(after_s: float = _LOADED_AFTER_S) -> None:
-    """Load the rest, one after the other: what is installed may change under a broker that runs for long."""
+    """Import the rest, one after the other: the installed files may change while a broker runs."""
     await asyncio.sleep(after_s)
     for handler in HANDLERS:
         if handler.load is not None:

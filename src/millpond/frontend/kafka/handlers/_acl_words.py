@@ -3,7 +3,7 @@
 from millpond.base.errors import RemoteProtocolError
 from millpond.wire.kafka.api import ErrorCode
 
-# Nobody keeps watch here, so there are no rules to tell of or to change.
+# There is no authorizer, so there are no rules to list or to change.
 NO_AUTHORIZER = ErrorCode.SECURITY_DISABLED
 NO_AUTHORIZER_MESSAGE = "No Authorizer is configured."
 

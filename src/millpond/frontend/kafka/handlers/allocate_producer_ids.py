@@ -1,4 +1,4 @@
-"""AllocateProducerIds: a node gets a block of ids that nobody else has."""
+"""AllocateProducerIds: a node gets a block of ids that no other node has."""
 
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
 from millpond.peer.producer_ids import answer_to_wire, question_of

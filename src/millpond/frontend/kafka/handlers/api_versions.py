@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # answers from 3 on (KAFKA-18659). So do we.
 _ANNOUNCED_MINIMUM = {ApiKey.PRODUCE: 0}
 
-# A broker to which nobody sends metrics does not invite clients to push them.
+# A broker without a subscription to metrics does not invite clients to push them.
 _TELEMETRY = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 
 # Before this version clients take a feature that begins at 0 for an error (KIP-584's first reading), so they

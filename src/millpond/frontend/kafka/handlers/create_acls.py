@@ -1,4 +1,4 @@
-"""CreateAcls: refused one by one, because nobody would enforce them."""
+"""CreateAcls: refused one by one, because they would not be enforced."""
 
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode
 from millpond.frontend.kafka.handlers import _acl_words

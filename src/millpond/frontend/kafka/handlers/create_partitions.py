@@ -47,7 +47,7 @@ async def handle(context: Context, request: Request) -> Payload:
 def _affordable(
     budget: MutationBudget, commands: Sequence[AddPartitions], tried: Sequence[TopicResult]
 ) -> tuple[list[AddPartitions], list[TopicResult]]:
-    """What the client's quota allows, and the refusals of the rest; what fails anyway costs nothing."""
+    """Return what the client's quota allows, and refusals of the rest; what fails anyway costs nothing."""
     allowed, late = [], []
     for command, result in zip(commands, tried, strict=True):
         topic = result.topic

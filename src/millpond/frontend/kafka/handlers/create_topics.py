@@ -58,7 +58,7 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
 def _affordable(
     budget: MutationBudget, commands: Sequence[CreateTopic], tried: Sequence[TopicResult]
 ) -> tuple[list[CreateTopic], list[TopicResult]]:
-    """What the client's quota allows, and the refusals of the rest; what fails anyway costs nothing."""
+    """Return what the client's quota allows, and refusals of the rest; what fails anyway costs nothing."""
     allowed, late = [], []
     for command, result in zip(commands, tried, strict=True):
         made = result.topic

@@ -45,7 +45,7 @@ async def handle(context: Context, request: Request) -> Payload:
 def _affordable(
     context: Context, budget: MutationBudget, targets: _Targets
 ) -> tuple[_Targets, list[TopicResult]]:
-    """What the client's quota allows, and the refusals of the rest; what is not there costs nothing."""
+    """Return what the client's quota allows, and the refusals of the rest; unknown topics cost nothing."""
     image = context.engine.metadata.image
     allowed: _Targets = []
     late = []

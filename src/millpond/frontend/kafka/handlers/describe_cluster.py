@@ -72,7 +72,7 @@ def _brokers(context: Context, *, with_fenced: bool) -> list[DescribeClusterBrok
 
 
 def _controller(context: Context) -> int:
-    """Whom to ask for changes: any node will do, the controller answers soonest."""
+    """Return the node to send changes to: any node forwards them, the controller answers soonest."""
     leader = context.engine.metadata.controller_id
     serving = [broker.broker_id for broker in context.engine.metadata.image.serving_brokers]
     return leader if leader in serving else next(iter(serving), -1)

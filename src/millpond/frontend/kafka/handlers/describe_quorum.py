@@ -77,7 +77,7 @@ def _state(one: ReplicaProgress) -> ReplicaState:
 
 
 def _nodes(context: Context, quorum: QuorumDescription) -> list[Node]:
-    """Where the voters listen for each other; a node that is alone was never told, and says its own."""
+    """Return the voters' endpoints; a node that is alone knows only its own."""
     nodes = []
     for voter in quorum.nodes:
         listeners = [

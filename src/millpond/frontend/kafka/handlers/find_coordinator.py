@@ -1,7 +1,7 @@
-"""FindCoordinator: who keeps a group, a transactional id, or a share group's state.
+"""FindCoordinator: the node that keeps a group, a transactional id, or a share group's state.
 
-That is the leader of a partition of an internal topic; any node may be asked. The first question makes
-``__consumer_offsets`` or ``__transaction_state``, so whoever was answered can join and commit.
+That is the leader of a partition of an internal topic; any node may be asked. The first request creates
+``__consumer_offsets`` or ``__transaction_state``, so a client that was answered can join and commit.
 """
 
 import re

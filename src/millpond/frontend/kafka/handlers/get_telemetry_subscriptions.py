@@ -4,7 +4,7 @@ from uuid import UUID
 
 from millpond.base.errors import MillpondError
 from millpond.engine.api.limits import ACCEPTED_CODECS
-from millpond.frontend.kafka.convert import client_words
+from millpond.frontend.kafka.convert import client_labels
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
@@ -24,7 +24,7 @@ def handle(context: Context, request: Request) -> Result:
     telemetry = engine.telemetry
     try:
         client = telemetry.subscribe(
-            client_id, client_words(context, request), now_ms=engine.runtime.clock.monotonic_ms()
+            client_id, client_labels(context, request), now_ms=engine.runtime.clock.monotonic_ms()
         )
     except MillpondError as error:
         return encode(request, GetTelemetrySubscriptionsResponse(error_code=code_of(error)))

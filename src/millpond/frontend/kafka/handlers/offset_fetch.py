@@ -109,7 +109,7 @@ class _Fetch:
         self._engine = engine
         self._by_id = by_id
         self._stable = stable
-        # What must still come true before anybody is told of it.
+        # The answer is sent when these are done.
         self.unsettled: set[asyncio.Future[None]] = set()
 
     def group(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
@@ -195,7 +195,7 @@ class _Fetch:
 
 
 def _is_of_another(committed: CommittedOffset, topic_id: UUID) -> bool:
-    """Whether the position belongs to an earlier topic of the same name."""
+    """Return whether the offset belongs to an earlier topic of the same name."""
     return NO_ID not in {committed.topic_id, topic_id} and committed.topic_id != topic_id
 
 

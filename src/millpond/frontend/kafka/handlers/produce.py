@@ -140,7 +140,7 @@ async def _append_long(outcome: "_Outcome", long: "list[_Long]") -> Payload | De
 
 
 class _Outcome:
-    """What became of the batches of one request so far."""
+    """The results of the batches of one request so far."""
 
     __slots__ = ("_answer", "_failed", "_moved", "context", "produce", "version", "waiting")
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from millpond.base.errors import MillpondError
 from millpond.engine.api.limits import unpacked_size
-from millpond.frontend.kafka.convert import client_words
+from millpond.frontend.kafka.convert import client_labels
 from millpond.frontend.kafka.handler import (
     Context,
     Handler,
@@ -28,7 +28,7 @@ def handle(context: Context, request: Request) -> Result:
     try:
         telemetry.admit(
             UUID(bytes=message.client_instance_id.bytes),
-            client_words(context, request),
+            client_labels(context, request),
             subscription_id=message.subscription_id,
             terminating=message.terminating,
             codec=message.compression_type,

@@ -105,7 +105,7 @@ class _ShareFetch:
         return self._deferred
 
     def _has_to_wait(self) -> bool:
-        """Whether there is nothing to say that the member does not know.
+        """Return whether the response would tell the member nothing new.
 
         A topic that is gone is refused in every answer until the member forgets it. That is said at once
         when it is new, and from then on is no reason to hurry: a member would ask again and again.
