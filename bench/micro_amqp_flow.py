@@ -30,6 +30,7 @@ from millpond.log.log_dirs import LogDirs
 from millpond.log.storage import FileStorage
 from millpond.metadata.configs import BrokerConfig
 from millpond.server.clock import SystemClock
+from millpond.server.protocols import record_families
 from millpond.server.rng import SystemRng
 from millpond.wire.amqp.client import ClientConnection
 from millpond.wire.amqp.content import content_frames, method_frame
@@ -118,6 +119,7 @@ async def running() -> AsyncIterator[AmqpFrontend]:
             broker=BrokerConfig({}),
             clock=SystemClock(),
             rng=SystemRng(),
+            families=record_families(),
         )
         await engine.start()
         await engine.advertise([BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=9092)])

@@ -36,6 +36,7 @@ from millpond.queue.consumers import Consumer
 from millpond.queue.steps import Handout
 from millpond.rabbit.commands import DeclareQueue, Principal
 from millpond.server.clock import SystemClock
+from millpond.server.protocols import record_families
 from millpond.server.rng import SystemRng
 from millpond.wire.amqp.properties import Properties, encode_properties
 
@@ -97,6 +98,7 @@ async def running(directory: Path) -> AsyncIterator[AmqpFrontend]:
         broker=BrokerConfig({}),
         clock=SystemClock(),
         rng=SystemRng(),
+        families=record_families(),
     )
     await engine.start()
     await engine.advertise([BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=9092)])

@@ -30,6 +30,7 @@ from millpond.peer.proof import (
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
 from millpond.record.records import Record, decode_batch
+from millpond.server.protocols import record_families
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import ClientConnection, Response
 from millpond.wire.kafka.messages.fetch import (
@@ -198,6 +199,7 @@ class MemoryBroker:
             broker=BrokerConfig(settings),
             clock=self.clock,
             rng=SeededRng(),
+            families=record_families(),
             threads=threads,
         )
         held = threads is not None  # its jobs are done when the test says so

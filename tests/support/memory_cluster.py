@@ -16,6 +16,7 @@ from millpond.engine.api import BrokerEndpoint, Image
 from millpond.engine.node.node import Node
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.metadata.configs import BrokerConfig, broker_config_def
+from millpond.server.protocols import record_families
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import SECRET, MemoryClient, SeededRng, memory_log_dirs
 from tests.support.memory_peers import MemoryNetwork
@@ -91,6 +92,7 @@ class MemoryCluster:
             ),
             clock=LoopClock(virtual_loop()),
             rng=SeededRng(100 * node + self._lives),
+            families=record_families(),
             rack=f"rack-{node}",
             peers=peers,
             watch=peers if self._watched else None,

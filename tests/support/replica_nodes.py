@@ -36,6 +36,7 @@ from millpond.raft.messages import Answer, Request
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
 from millpond.record.records import decode_batch
+from millpond.server.protocols import record_families
 from millpond.wire.kafka.messages.fetch import FetchRequest
 from tests.support.cluster_facts import never
 from tests.support.faulty_storage import FaultyStorage
@@ -146,6 +147,7 @@ class ReplicaNodes:
             broker=BrokerConfig(values),
             clock=LoopClock(virtual_loop()),
             rng=SeededRng(node),
+            families=record_families(),
             rack=f"rack-{node}",
             peers=self._way(self, node),
         )

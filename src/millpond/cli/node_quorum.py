@@ -11,6 +11,7 @@ from millpond.engine.quorum.quorum_reset import DIRECTORY, quorum_state, reset_e
 from millpond.log.storage import FileStorage
 from millpond.raft.epochs import EPOCH_MAX, is_near_end
 from millpond.server.clock import SystemClock
+from millpond.server.protocols import record_families
 
 
 @click.command("reset-quorum")
@@ -33,9 +34,9 @@ def reset_quorum(data: Path, *, dry_run: bool, yes: bool, force: bool) -> None:
     the one with the highest last epoch, and of those with the same, the highest offset. Copy its directory
     __cluster_metadata-0 over that of every other node, and start all of them.
     """
-    storage, clock = FileStorage(data), SystemClock()
+    storage, clock, families = FileStorage(data), SystemClock(), record_families()
     try:
-        found = quorum_state(storage, clock)
+        found = quorum_state(storage, clock, families)
         click.echo(
             f"last epoch {found.last_epoch}, offset {found.end_offset} (the newest epoch that the node has "
             f"heard of is {found.epoch} of {EPOCH_MAX})"
@@ -52,7 +53,7 @@ def reset_quorum(data: Path, *, dry_run: bool, yes: bool, force: bool) -> None:
         if not yes:
             click.confirm("Is every node of the cluster stopped?", abort=True)
         kept = _keep(data)
-        reset_epochs(storage, clock)
+        reset_epochs(storage, clock, families)
     except (MillpondError, OSError) as error:
         complain(str(error))
         raise SystemExit(Exit.REFUSED) from None

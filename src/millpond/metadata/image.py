@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import assert_never
+from typing import Any, assert_never
 from uuid import UUID
 
 from millpond.base.errors import CorruptLog
@@ -21,7 +21,7 @@ from millpond.metadata.client_records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from millpond.metadata.queue_records import LatestRecords, QueueFactRecord
+from millpond.metadata.families import FamilyRecord, RecordFamily
 from millpond.metadata.records import (
     LEADER_UNCHANGED,
     LOST_DIRECTORY,
@@ -142,8 +142,9 @@ class Image:
         default_factory=dict
     )
     controllers: Mapping[NodeId, RegisterControllerRecord] = field(default_factory=dict)
-    # Exchanges, queues, bindings and who may use them; in the order in which they came to be.
-    queue_facts: LatestRecords = field(default_factory=LatestRecords)
+    # What the facts of other protocols amount to, by family; ``RecordFamily.slice_of`` reads them. An empty
+    # slice is left out.
+    slices: Mapping[RecordFamily[Any, Any], Any] = field(default_factory=dict)
 
     def is_active(self, node: NodeId) -> bool:
         """Whether this node may lead partitions and be in sync."""
@@ -254,7 +255,7 @@ class _Fold:
         self._quotas: dict[QuotaEntity, Mapping[str, float]] | None = None
         self._scram: dict[tuple[str, int], UserScramCredentialRecord] | None = None
         self._controllers = image.controllers
-        self._queue_facts = image.queue_facts
+        self._slices: dict[RecordFamily[Any, Any], Any] = {}
 
     def add(self, record: MetadataRecord) -> None:
         match record:
@@ -284,8 +285,10 @@ class _Fold:
                 self._add_registration_change(record)
             case RegisterControllerRecord():
                 self._controllers = {**self._controllers, record.controller_id: record}
-            case QueueFactRecord():
-                self._queue_facts = self._queue_facts.after(record.fact)
+            case FamilyRecord(family=family, fact=fact):
+                if family not in self._slices:
+                    self._slices[family] = family.slice_of(self._before)
+                self._slices[family] = family.apply(self._slices[family], fact)
             case NoOpRecord():
                 pass
             case _:
@@ -312,8 +315,14 @@ class _Fold:
             client_quotas=before.client_quotas if self._quotas is None else self._quotas,
             scram_credentials=before.scram_credentials if self._scram is None else self._scram,
             controllers=self._controllers,
-            queue_facts=self._queue_facts,
+            slices=self._slices_now(),
         )
+
+    def _slices_now(self) -> Mapping[RecordFamily[Any, Any], Any]:
+        if not self._slices:
+            return self._before.slices
+        slices = {**self._before.slices, **self._slices}
+        return {family: one for family, one in slices.items() if one != family.empty}
 
     def _writable_topics(self) -> dict[str, TopicImage]:
         if self._topics is None:

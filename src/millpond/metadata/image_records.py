@@ -13,8 +13,8 @@ from millpond.metadata.client_records import (
     QuotaEntity,
     RemoveUserScramCredentialRecord,
 )
+from millpond.metadata.families import slices_diff
 from millpond.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
-from millpond.metadata.queue_records import QueueFactRecord, facts_between
 from millpond.metadata.records import (
     LEADER_UNCHANGED,
     NO_DIRECTORY,
@@ -62,9 +62,7 @@ def image_delta(before: Image, after: Image) -> list[MetadataRecord]:
         for key, one in after.scram_credentials.items()
         if before.scram_credentials.get(key) != one
     ]
-    records += [
-        QueueFactRecord(fact=fact) for fact in facts_between(before.queue_facts, after.queue_facts)
-    ]
+    records += slices_diff(before, after)
     if before.next_producer_id != after.next_producer_id:
         records.append(
             ProducerIdsRecord(

@@ -12,7 +12,8 @@ from typing import Final
 
 from millpond.base.errors import UnsupportedVersion
 from millpond.base.kafka_encoding import Reader
-from millpond.metadata.queue_records import TYPES as QUEUE_FACT_TYPES
+from millpond.metadata.families import FamilyRecord
+from millpond.metadata.records import MetadataRecord
 from millpond.metadata.topic_configs import DELAY_ENABLE
 
 MILLPOND_VERSION: Final = "millpond.version"
@@ -40,7 +41,7 @@ SEVERAL_LAST_KNOWN_LEADERS: Final = 3
 DELAYS: Final = 3
 NEWEST: Final = DIRECTORIES
 
-# By type and version of a record.
+# By type and version of a record of Kafka; a family of records says its own level (``families.py``).
 LEVELS: Final[Mapping[tuple[int, int], int]] = MappingProxyType(
     {
         (0, 3): 0,  # RegisterBroker
@@ -62,13 +63,14 @@ LEVELS: Final[Mapping[tuple[int, int], int]] = MappingProxyType(
         (20, 0): 0,  # NoOp
         (22, 0): 0,  # RemoveUserScramCredential
         (27, 0): 0,  # RegisterController
-        **{(kind, 0): QUEUES for kind in QUEUE_FACT_TYPES},
     }
 )
 
 
-def level_of(value: bytes) -> int:
-    """The level that an encoded record belongs to."""
+def level_of(record: MetadataRecord, value: bytes) -> int:
+    """Return the level that a record belongs to; ``value`` is the record encoded."""
+    if isinstance(record, FamilyRecord):
+        return record.family.level
     reader = Reader(value)
     reader.unsigned()  # the frame's version
     return LEVELS[reader.unsigned(), reader.unsigned()]
@@ -84,12 +86,14 @@ def check_topic_settings(overrides: Mapping[str, str], features: Mapping[str, in
         )
 
 
-def check_level(values: Iterable[bytes], features: Mapping[str, int]) -> None:
+def check_level(
+    records: Iterable[MetadataRecord], values: Iterable[bytes], features: Mapping[str, int]
+) -> None:
     """Raises ``UnsupportedVersion`` if one of these records is above the level in force."""
     level = features.get(MILLPOND_VERSION, 0)
     if level >= NEWEST:
         return
-    needed = max(map(level_of, values), default=0)
+    needed = max(map(level_of, records, values), default=0)
     if needed > level:
         raise UnsupportedVersion(
             f"this needs level {needed} of {MILLPOND_VERSION} and the cluster is at {level}: when every node "

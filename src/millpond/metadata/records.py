@@ -38,6 +38,14 @@ from millpond.metadata.client_records import (
     put_remove_user_scram,
     put_user_scram,
 )
+from millpond.metadata.families import (
+    NO_FAMILIES,
+    VERSION,
+    Families,
+    FamilyRecord,
+    get_family_record,
+    put_family_record,
+)
 from millpond.metadata.node_records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -70,8 +78,6 @@ from millpond.metadata.partition_records import (
     put_partition,
     put_partition_change,
 )
-from millpond.metadata.queue_records import TYPES as QUEUE_FACT_TYPES
-from millpond.metadata.queue_records import QueueFactRecord, get_queue_fact, put_queue_fact
 
 __all__ = [
     "FRAME_VERSION",
@@ -89,6 +95,7 @@ __all__ = [
     "BrokerRegistrationChangeRecord",
     "ClientQuotaRecord",
     "ConfigRecord",
+    "FamilyRecord",
     "FeatureLevelRecord",
     "FeatureLevels",
     "MetadataRecord",
@@ -96,7 +103,6 @@ __all__ = [
     "PartitionChangeRecord",
     "PartitionRecord",
     "ProducerIdsRecord",
-    "QueueFactRecord",
     "RegisterBrokerRecord",
     "RegisterControllerRecord",
     "RemoveTopicRecord",
@@ -181,7 +187,7 @@ MetadataRecord: TypeAlias = (
     | UnregisterBrokerRecord
     | BrokerRegistrationChangeRecord
     | RegisterControllerRecord
-    | QueueFactRecord
+    | FamilyRecord
     | NoOpRecord
 )
 
@@ -232,9 +238,9 @@ def encode_record(record: MetadataRecord) -> bytes:
         case RegisterControllerRecord():
             _put_frame(out, 27, 0)
             put_register_controller(out, record)
-        case QueueFactRecord():
-            _put_frame(out, record.type, 0)
-            put_queue_fact(out, record)
+        case FamilyRecord():
+            _put_frame(out, record.type, VERSION)
+            put_family_record(out, record)
         case NoOpRecord():
             _put_frame(out, 20, 0)
             out += NO_TAGS
@@ -243,7 +249,7 @@ def encode_record(record: MetadataRecord) -> bytes:
     return bytes(out)
 
 
-def decode_record(value: bytes | memoryview) -> MetadataRecord:
+def decode_record(value: bytes | memoryview, families: Families = NO_FAMILIES) -> MetadataRecord:
     """Read what ``encode_record`` (or Kafka) wrote. ``CorruptLog`` when it cannot be read."""
     reader = Reader(value)
     try:
@@ -253,6 +259,9 @@ def decode_record(value: bytes | memoryview) -> MetadataRecord:
         if frame != FRAME_VERSION:
             raise CorruptLog(f"metadata record frame version {frame} is not known")
         decoder = _DECODERS.get(kind)
+        family = families.of_type(kind) if decoder is None else None
+        if family is not None:
+            return get_family_record(family, kind, reader)
         if decoder is None:
             raise CorruptLog(
                 f"metadata record type {kind} is not known: a newer version of Millpond wrote it; use that"
@@ -353,5 +362,4 @@ _DECODERS: dict[int, Callable[[Reader, int], MetadataRecord]] = {
     20: lambda _reader, _version: NoOpRecord(),
     22: get_remove_user_scram,
     27: get_register_controller,
-    **dict.fromkeys(QUEUE_FACT_TYPES, get_queue_fact),
 }

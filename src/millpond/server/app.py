@@ -39,7 +39,7 @@ from millpond.server.endpoints import Listener
 from millpond.server.failures import ExitCode, StartFailed
 from millpond.server.listeners import BoundListener, bind
 from millpond.server.machine import LocalMachine
-from millpond.server.protocols import KAFKA, protocol_named, protocols
+from millpond.server.protocols import KAFKA, protocol_named, protocols, record_families
 from millpond.server.secret import given_secret, kept_secret, missing_secret
 from millpond.server.services import OpenProtocol, Services
 from millpond.server.serving import Serving
@@ -222,6 +222,7 @@ class Server:
             broker=settings.values,
             clock=self._clock,
             rng=self._rng,
+            families=record_families(),
             rack=settings.values["broker.rack"],
             peers=self._links,
             watch=self._links,

@@ -8,10 +8,11 @@ and one package in ``frontend/``. A front-end is imported when it is opened: rea
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from millpond.message.codecs import Codecs, MessageCodec
+    from millpond.metadata.families import Families, RecordFamily
     from millpond.server.services import OpenProtocol, Services
 
 
@@ -73,6 +74,8 @@ class WireProtocol:
     # How its messages are records, if it stores messages in a form of its own.
     codec: Callable[[], "MessageCodec"] | None = None
     open: Callable[["Services"], "OpenProtocol"]
+    # The families of the records that it keeps in the metadata. Every node reads them, whatever it serves.
+    families: Callable[[], tuple["RecordFamily[Any, Any]", ...]] = lambda: ()
 
     @property
     def listener(self) -> str:
@@ -103,6 +106,12 @@ def _open_amqp(services: "Services") -> "OpenProtocol":
     from millpond.server.amqp_protocol import OpenAmqp
 
     return OpenAmqp(services)
+
+
+def _amqp_families() -> tuple["RecordFamily[Any, Any]", ...]:
+    from millpond.rabbit.family import DECLARATIONS
+
+    return (DECLARATIONS,)
 
 
 def _amqp_codec() -> "MessageCodec":
@@ -145,6 +154,7 @@ AMQP = WireProtocol(
     local_login="guest:guest",
     codec=_amqp_codec,
     open=_open_amqp,
+    families=_amqp_families,
 )
 HTTP = WireProtocol(
     name="http",
@@ -203,6 +213,13 @@ def message_codecs() -> "Codecs":
 def protocol_named(name: str) -> WireProtocol:
     """Raises ``KeyError``."""
     return _REGISTERED[name]
+
+
+def record_families() -> "Families":
+    """The families of all protocols: a node knows the records of those that only other nodes serve, too."""
+    from millpond.metadata.families import Families
+
+    return Families(family for protocol in _REGISTERED.values() for family in protocol.families())
 
 
 def protocol_of(listener: str) -> tuple[WireProtocol, Scheme]:

@@ -14,6 +14,7 @@ from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig, Value
+from millpond.server.protocols import record_families
 from tests.sim.cluster.network import Network, SimPeers, SimWatch
 from tests.sim.cluster.trace import Trace
 from tests.support.faulty_storage import Crash, FaultyStorage
@@ -189,6 +190,7 @@ class Node:
             broker=BrokerConfig(self.settings),
             clock=self.clock,
             rng=NodeRng(seed),
+            families=record_families(),
             rack=self.rack,
             peers=SimPeers(self.network, self.id, loop, self.find) if self.has_peers else None,
             watch=SimWatch(self.network, self.id, loop, self.find) if self.has_peers else None,

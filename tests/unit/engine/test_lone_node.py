@@ -11,6 +11,7 @@ from millpond.metadata.configs import BrokerConfig
 from millpond.metadata.image import PartitionImage
 from millpond.metadata.records import NO_LEADER, PartitionChangeRecord
 from millpond.record.builder import build_batch
+from millpond.server.protocols import record_families
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import SeededRng
 from tests.support.memory_cluster import memory_cluster
@@ -37,6 +38,7 @@ class Lone:
             broker=BrokerConfig({}),
             clock=LoopClock(virtual_loop()),
             rng=SeededRng(self._lives),
+            families=record_families(),
             boot_id="boot",
         )
         await engine.start()

@@ -27,6 +27,7 @@ from millpond.metadata.records import (
 from millpond.raft.messages import Fetch, FetchAnswer, ReplicaKey
 from millpond.raft.voters import Voter
 from millpond.record.builder import build_batch
+from millpond.server.protocols import record_families
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import SeededRng, memory_broker
 from tests.support.memory_peers import MemoryNetwork
@@ -68,6 +69,7 @@ class Cluster:
             broker=BrokerConfig({"controller.quorum.voters": self._voters}),
             clock=self.clocks[node],
             rng=SeededRng(node),
+            families=record_families(),
             peers=self.network.peers_of(node),
         )
         self.network.join(node, engine)

@@ -14,6 +14,7 @@ from millpond.engine.quorum.quorum_reset import DIRECTORY, quorum_state, reset_e
 from millpond.raft.epochs import EPOCH_MAX
 from millpond.raft.messages import ReplicaKey, Vote
 from millpond.server.embedded import Broker
+from millpond.server.protocols import record_families
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import memory_broker
 from tests.support.memory_cluster import MemoryCluster, memory_cluster
@@ -89,11 +90,14 @@ def test_a_quorum_at_the_end_begins_again_with_what_was_agreed(
                 await cluster.stop(node) if was_led else await cluster.kill(node, power=False)
 
             clock = LoopClock(virtual_loop())
-            found = {node: quorum_state(cluster.storages[node], clock, "data") for node in nodes}
+            found = {
+                node: quorum_state(cluster.storages[node], clock, record_families(), "data")
+                for node in nodes
+            }
             assert {one.epoch for one in found.values()} == {EPOCH_MAX}
             last = max(nodes, key=lambda node: (found[node].last_epoch, found[node].end_offset))
             copy = cluster.storages[last]
-            reset_epochs(copy, clock, "data")
+            reset_epochs(copy, clock, record_families(), "data")
             for node in nodes:
                 if node != last:
                     replace_metadata(copy, cluster.storages[node])
@@ -117,7 +121,7 @@ def test_a_node_that_was_left_out_stays_out_and_takes_no_other_with_it() -> None
                 await cluster.stop(node)
                 to_the_end(cluster.storages[node], EPOCH_MAX)
             clock = LoopClock(virtual_loop())
-            reset_epochs(cluster.storages[3], clock, "data")
+            reset_epochs(cluster.storages[3], clock, record_families(), "data")
             replace_metadata(cluster.storages[3], cluster.storages[2])
             for node in (1, 2, 3):
                 await cluster.start(node)
@@ -158,7 +162,7 @@ def test_a_node_that_is_alone_at_the_end_says_what_to_do() -> None:
         with pytest.raises(StorageFailure, match="millpond node reset-quorum"):
             async with memory_broker(storage):
                 pass
-        reset_epochs(storage, LoopClock(virtual_loop()), "data")
+        reset_epochs(storage, LoopClock(virtual_loop()), record_families(), "data")
         async with memory_broker(storage) as broker:
             assert "kept" in broker.engine.metadata.image.topics
             await broker.create("more")

@@ -12,6 +12,7 @@ from millpond.engine.quorum.metadata_log import METADATA_LOG_CONFIG
 from millpond.engine.quorum.metadata_snapshot import snapshot_path, write_snapshot
 from millpond.engine.quorum.raft_log import DiskRaftLog, FileElectionStore
 from millpond.log.log_dir import LogDir
+from millpond.metadata.families import NO_FAMILIES
 from millpond.metadata.image import Image
 from millpond.raft.messages import ReplicaKey, SnapshotId
 from millpond.raft.storage import ElectionState
@@ -42,7 +43,7 @@ def opened(storage: FaultyStorage) -> DiskRaftLog:
     directory = LogDir(storage, "data")
     directory.open(1, "cluster", now_ms=0, config_for=lambda _topic: METADATA_LOG_CONFIG)
     found = directory.logs.get(KEY) or directory.create(KEY, METADATA_LOG_CONFIG, now_ms=0)
-    return DiskRaftLog(found, FixedClock())
+    return DiskRaftLog(found, FixedClock(), NO_FAMILIES)
 
 
 def batch(*values: int) -> bytearray:

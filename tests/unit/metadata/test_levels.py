@@ -1,5 +1,6 @@
 """What nodes of two releases may write for each other: levels, who raises them, who is not let in."""
 
+from collections.abc import Sequence
 from typing import get_args
 from uuid import UUID
 
@@ -25,36 +26,40 @@ from millpond.metadata.levels import (
     check_topic_settings,
     level_of,
 )
-from millpond.metadata.queue_records import TYPES as QUEUE_FACT_TYPES
 from millpond.metadata.records import (
+    FamilyRecord,
     FeatureLevelRecord,
     FeatureLevels,
     MetadataRecord,
-    QueueFactRecord,
     RegisterBrokerRecord,
     encode_record,
 )
+from millpond.rabbit.family import DECLARATIONS
 from millpond.rabbit.records import VirtualHost
 from tests.unit.metadata.test_records import GOLDEN
 
-QUEUES = encode_record(QueueFactRecord(fact=VirtualHost(name="/")))
+QUEUES = DECLARATIONS.record(VirtualHost(name="/"))
+
+
+def check(records: Sequence[MetadataRecord], features: dict[str, int]) -> None:
+    check_level(records, map(encode_record, records), features)
 
 
 def test_every_record_belongs_to_a_level() -> None:
-    known = {type(record) for record, _ in GOLDEN} | {QueueFactRecord}
+    known = {type(record) for record, _ in GOLDEN} | {FamilyRecord}
     assert known == set(get_args(MetadataRecord))
     for record, _ in GOLDEN:
-        assert level_of(encode_record(record)) == 0
-    assert {LEVELS[kind, 0] for kind in QUEUE_FACT_TYPES} == {1}
+        assert level_of(record, encode_record(record)) == 0
+    assert level_of(QUEUES, encode_record(QUEUES)) == 1
     assert max(*LEVELS.values(), ELIGIBLE_LEADERS, SHORT_LEASES) == NEWEST
 
 
 def test_a_controller_writes_nothing_that_an_old_node_cannot_read() -> None:
-    old = [encode_record(record) for record, _ in GOLDEN]
-    check_level(old, {})
+    old = [record for record, _ in GOLDEN]
+    check(old, {})
     with pytest.raises(UnsupportedVersion, match=r"level 1 of millpond.version .* is at 0"):
-        check_level([*old, QUEUES], {"metadata.version": 30})
-    check_level([*old, QUEUES], {"millpond.version": 1})
+        check([*old, QUEUES], {"metadata.version": 30})
+    check([*old, QUEUES], {"millpond.version": 1})
 
 
 def registered(node: int, **levels: tuple[int, int]) -> RegisterBrokerRecord:

@@ -51,6 +51,7 @@ from millpond.raft.messages import BeginEpoch, Refusal, ReplicaKey, Vote
 from millpond.server.clock import SystemClock
 from millpond.server.connections import Connections
 from millpond.server.lifecycle import new_event_loop
+from millpond.server.protocols import record_families
 from millpond.server.transport import KafkaConnection
 from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
 from millpond.wire.kafka.connection import ClientConnection, Request
@@ -111,6 +112,7 @@ class Node:
             ),
             clock=clock,
             rng=NodeRng(node),
+            families=record_families(),
             peers=self.links,
             proof=self.links,
         )

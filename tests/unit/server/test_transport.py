@@ -20,6 +20,7 @@ from millpond.log.storage import FileStorage
 from millpond.metadata.configs import BrokerConfig
 from millpond.server.clock import SystemClock
 from millpond.server.connections import Connections
+from millpond.server.protocols import record_families
 from millpond.server.rng import SystemRng
 from millpond.server.transport import KafkaConnection
 from millpond.wire.kafka.api import ApiKey
@@ -57,6 +58,7 @@ async def node(path: Path) -> AsyncIterator[Node]:
         broker=BrokerConfig(),
         clock=SystemClock(),
         rng=SystemRng(),
+        families=record_families(),
     )
     await engine.start()
     connections = Connections(

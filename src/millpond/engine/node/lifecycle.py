@@ -84,7 +84,7 @@ class Lifecycle:
         metadata_log = open_metadata_log(metadata_dir, now_ms)
         key = ReplicaKey(services.info.node_id, metadata_dir.directory_id)
         return QuorumHost(
-            DiskRaftLog(metadata_log, runtime.clock),
+            DiskRaftLog(metadata_log, runtime.clock, services.families),
             key=key,
             voters=voters_of(broker, key),
             settings=quorum_settings(broker),

@@ -18,6 +18,7 @@ from millpond.engine.peers import PeerProof, Peers
 from millpond.engine.runtime.threads import Threads
 from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig
+from millpond.metadata.families import Families
 from millpond.metadata.records import BrokerEndpoint
 
 
@@ -33,6 +34,7 @@ class Node(NodeServices):
         broker: BrokerConfig,
         clock: Clock,
         rng: Rng,
+        families: Families,
         rack: str | None = None,
         peers: Peers | None = None,
         watch: NodeWatch | None = None,
@@ -50,6 +52,7 @@ class Node(NodeServices):
             broker=broker,
             clock=clock,
             rng=rng,
+            families=families,
             rack=rack,
             peers=peers,
             watch=watch,

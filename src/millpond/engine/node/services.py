@@ -47,6 +47,7 @@ from millpond.engine.timers.forwarding import TimerForwarding
 from millpond.engine.timers.timers import Timers
 from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig
+from millpond.metadata.families import Families
 
 
 class NodeServices:
@@ -70,16 +71,19 @@ class NodeServices:
         broker: BrokerConfig,
         clock: Clock,
         rng: Rng,
+        families: Families,
         rack: str | None = None,
         peers: Peers | None = None,
         watch: NodeWatch | None = None,
         proof: PeerProof | None = None,
         threads: Threads | None = None,
     ) -> None:
-        """``peers`` are the other nodes; a node that is alone has none. ``watch`` sees their processes end,
+        """``families`` are those of all records that nodes of this release may have written to the metadata.
+        ``peers`` are the other nodes; a node that is alone has none. ``watch`` sees their processes end,
         ``proof`` checks that they have the cluster's secret. ``threads`` are real ones by default.
         """
         self.log_dirs = log_dirs
+        self.families = families
         self.peers = peers
         self.runtime = Runtime(clock, rng, threads)
         self.info = NodeInfo(

@@ -30,7 +30,7 @@ from millpond.engine.queues.hosted.local_queue import LocalQueue
 from millpond.engine.queues.hosted.remote_clients import RemoteClients
 from millpond.engine.queues.hosted.retries import Retries
 from millpond.engine.queues.hosted.stream_queue import StreamQueue
-from millpond.engine.queues.queue_controller import QueueController, check_led_together, lives_in
+from millpond.engine.queues.queue_controller import QueueController
 from millpond.engine.queues.queue_handle import QueueHandle
 from millpond.engine.queues.remote.message_batches import MessageBatches
 from millpond.engine.queues.remote.queue_link import QueueLink
@@ -51,6 +51,8 @@ from millpond.rabbit.commands import (
     LoseConnection,
     StoreAll,
 )
+from millpond.rabbit.controller import check_led_together, incarnations_in
+from millpond.rabbit.family import DECLARATIONS
 from millpond.rabbit.records import (
     Fact,
     Permission,
@@ -130,7 +132,7 @@ class Queues:
 
         A node whose clients are not served here hosts queues for those of others.
         """
-        for fact in self.engine.metadata.image.queue_facts:
+        for fact in DECLARATIONS.slice_of(self.engine.metadata.image):
             self._apply(fact)
         self.engine.metadata.observe(self._on_change)
         self.engine.partitions.on_leadership(self._on_leadership)
@@ -195,8 +197,9 @@ class Queues:
     def _on_change(self, before: Image, after: Image) -> None:
         if self._is_stopped:
             return
-        if before.queue_facts is not after.queue_facts:
-            for fact in before.queue_facts.between(after.queue_facts):
+        declared, declared_now = DECLARATIONS.slice_of(before), DECLARATIONS.slice_of(after)
+        if declared is not declared_now:
+            for fact in declared.between(declared_now):
                 self._on_fact(fact)
         if before.features is not after.features and not self.broker.vhosts:
             self.spawn(self._ensure_bootstrap_records(), "bootstrap records of queues")
@@ -204,7 +207,7 @@ class Queues:
             for far in tuple(self._elsewhere.values()):
                 far.look_for_host()
         if before.brokers is not after.brokers:
-            lives = set(lives_in(after))
+            lives = set(incarnations_in(after))
             self.remote_clients.on_change(after, lives.__contains__)
         self._controller.on_change(before, after)
 

@@ -78,7 +78,7 @@ def read_batches(log: DiskRaftLog, offset: Offset, upto: Offset) -> Iterator[Fac
                 voters += voter_sets_in(data[position : position + header.size])
             else:
                 records += [
-                    decode_record(record.value)
+                    decode_record(record.value, log.families)
                     for record in decode_batch(data, position)
                     if record.offset >= offset and record.value is not None
                 ]

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from millpond.base.errors import CorruptBatch, CorruptLog, MalformedData
 from millpond.base.ids import LeaderEpoch, Offset
 from millpond.log.storage import Storage
+from millpond.metadata.families import Families
 from millpond.metadata.image import Image
 from millpond.metadata.image_records import image_records
 from millpond.metadata.records import MetadataRecord, decode_record, encode_record
@@ -95,7 +96,9 @@ def remove_old_snapshots(storage: Storage, directory: str) -> None:
         storage.delete(f"{directory}/{name}")
 
 
-def read_snapshot(storage: Storage, directory: str, *, log_start: Offset) -> Snapshot | None:
+def read_snapshot(
+    storage: Storage, directory: str, *, log_start: Offset, families: Families
+) -> Snapshot | None:
     """Return the newest snapshot that is not damaged.
 
     Raises ``CorruptLog`` if the log needs one and has none.
@@ -105,7 +108,9 @@ def read_snapshot(storage: Storage, directory: str, *, log_start: Offset) -> Sna
         assert match is not None
         found = SnapshotId(int(match[1]), int(match[2]))
         try:
-            snapshot = parse_snapshot(found, storage.read_all(f"{directory}/{name}") or b"")
+            snapshot = parse_snapshot(
+                found, storage.read_all(f"{directory}/{name}") or b"", families
+            )
         except CorruptLog as error:
             log.warning(
                 "metadata: the snapshot %s is damaged (%s); looking for another", name, error
@@ -140,7 +145,7 @@ def check_snapshot(data: bytes) -> None:
         raise CorruptLog("it has no end")
 
 
-def parse_snapshot(found: SnapshotId, data: bytes) -> Snapshot:
+def parse_snapshot(found: SnapshotId, data: bytes, families: Families) -> Snapshot:
     """Read a whole snapshot. Raises ``CorruptLog``."""
     check_snapshot(data)
     records: list[MetadataRecord] = []
@@ -150,7 +155,7 @@ def parse_snapshot(found: SnapshotId, data: bytes) -> Snapshot:
             for record in decode_batch(data, position):
                 if not header.is_control:
                     if record.value is not None:
-                        records.append(decode_record(record.value))
+                        records.append(decode_record(record.value, families))
                 elif _kind(record.key) == MarkerType.KRAFT_VOTERS:
                     voters = read_voters(record.value or b"")
     except (CorruptBatch, MalformedData, struct.error) as error:

@@ -423,7 +423,7 @@ class QuorumHost:
         self._check_active()
         now_ms = self._clock.now_ms()
         values = [encode_record(record) for record in records]
-        check_level(values, self.head.features)
+        check_level(records, values, self.head.features)
         head = apply(self.head, records)
         batch = build_batch([(now_ms, None, value, ()) for value in values])
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -20,6 +20,7 @@ from millpond.engine.quorum.raft_log import ELECTION_FILE, DiskRaftLog, FileElec
 from millpond.log.log_dir import LOCK_FILE
 from millpond.log.partition_log import PartitionLog
 from millpond.log.storage import Storage
+from millpond.metadata.families import Families
 from millpond.metadata.image import Image, apply
 from millpond.metadata.records import MetadataRecord
 from millpond.raft.messages import SnapshotId
@@ -38,7 +39,7 @@ class QuorumState:
     epoch: LeaderEpoch
 
 
-def quorum_state(storage: Storage, clock: Clock, root: str = "") -> QuorumState:
+def quorum_state(storage: Storage, clock: Clock, families: Families, root: str = "") -> QuorumState:
     """What a stopped node has in its data directory.
 
     Raises ``DataDirectoryInUse``, ``StorageFailure``, ``CorruptLog``.
@@ -47,28 +48,28 @@ def quorum_state(storage: Storage, clock: Clock, root: str = "") -> QuorumState:
     try:
         log = _open(storage, clock, _at(root, DIRECTORY))
         try:
-            return _state(storage, DiskRaftLog(log, clock))
+            return _state(storage, DiskRaftLog(log, clock, families))
         finally:
             log.abandon()
     finally:
         lock.release()
 
 
-def reset_epochs(storage: Storage, clock: Clock, root: str = "") -> QuorumState:
+def reset_epochs(storage: Storage, clock: Clock, families: Families, root: str = "") -> QuorumState:
     """Begin again; what was there before. Raises as ``quorum_state`` does. May be run again after a crash."""
     lock = storage.lock(_at(root, LOCK_FILE))
     try:
         log = _open(storage, clock, _at(root, DIRECTORY))
         try:
-            return _reset(storage, log, clock)
+            return _reset(storage, log, clock, families)
         finally:
             log.close()
     finally:
         lock.release()
 
 
-def _reset(storage: Storage, log: PartitionLog, clock: Clock) -> QuorumState:
-    raft_log = DiskRaftLog(log, clock)
+def _reset(storage: Storage, log: PartitionLog, clock: Clock, families: Families) -> QuorumState:
+    raft_log = DiskRaftLog(log, clock, families)
     before = _state(storage, raft_log)
     history = VoterHistory(VoterSet(()))
     image, start = Image(), 0
@@ -96,7 +97,7 @@ def _reset(storage: Storage, log: PartitionLog, clock: Clock) -> QuorumState:
         if name.endswith(SUFFIX) and path != snapshot_path(log.directory, written):
             storage.delete(path)
     # The log holds nothing of the snapshot's epoch: it goes on behind it.
-    DiskRaftLog(log, clock)
+    DiskRaftLog(log, clock, families)
     storage.delete(f"{log.directory}/{ELECTION_FILE}")
     storage.sync_dir(log.directory)
     return before

@@ -33,6 +33,7 @@ from millpond.engine.quorum.metadata_snapshot import (
 )
 from millpond.log.partition_log import PartitionLog
 from millpond.log.storage import Storage, StorageFile
+from millpond.metadata.families import Families
 from millpond.raft.messages import ReplicaKey, SnapshotId
 from millpond.raft.storage import ElectionState
 
@@ -129,15 +130,20 @@ def _number(document: dict[str, object], name: str) -> int:
 class DiskRaftLog:
     """The replicated log over a partition's log. Opened with what its newest snapshot says."""
 
-    def __init__(self, partition_log: PartitionLog, clock: Clock) -> None:
+    def __init__(self, partition_log: PartitionLog, clock: Clock, families: Families) -> None:
+        """``families`` are those of the records that it may hold, beside Kafka's."""
         self.log = partition_log
+        self.families = families
         self._clock = clock
         self._storage = partition_log.storage
         self._directory = partition_log.directory
         self._incoming: tuple[SnapshotId, StorageFile] | None = None
         # The snapshot that was read at the start or came from the leader, until it is taken.
         self._loaded: Snapshot | None = read_snapshot(
-            self._storage, self._directory, log_start=partition_log.start_offset
+            self._storage,
+            self._directory,
+            log_start=partition_log.start_offset,
+            families=families,
         )
         self.snapshot: SnapshotId | None = self._loaded.id if self._loaded else None
         self._join()
@@ -274,7 +280,7 @@ class DiskRaftLog:
         snapshot, file = self._incoming
         path = snapshot_path(self._directory, snapshot)
         try:
-            loaded = parse_snapshot(snapshot, file.read(0, file.size))
+            loaded = parse_snapshot(snapshot, file.read(0, file.size), self.families)
         except CorruptLog as error:
             log.error(
                 "metadata: the snapshot at offset %d that the leader sent is damaged (%s); it is not used "

@@ -30,6 +30,7 @@ from millpond.log.storage import FileStorage
 from millpond.metadata.configs import BrokerConfig
 from millpond.server.clock import SystemClock
 from millpond.server.connections import Connections
+from millpond.server.protocols import record_families
 from millpond.server.rng import SystemRng
 from millpond.server.stream_transport import Origin, StreamTransport
 
@@ -79,6 +80,7 @@ async def served(
             broker=BrokerConfig(),
             clock=SystemClock(),
             rng=SystemRng(),
+            families=record_families(),
         )
         await engine.start()
         await engine.advertise([BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=9)])

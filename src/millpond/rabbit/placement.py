@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from millpond.base.fields import Table
 from millpond.base.ids import NodeId
-from millpond.metadata.image import BrokerImage, Image, TopicImage
-from millpond.metadata.records import PartitionChangeRecord
+from millpond.metadata.image import BrokerImage, Image
 from millpond.rabbit.arguments import QUORUM
 from millpond.rabbit.records import Queue
 
@@ -119,24 +118,3 @@ def _ring(brokers: Mapping[NodeId, BrokerImage], first: NodeId) -> list[NodeId]:
             rack is not None and brokers[node].rack == rack,
         ),
     )
-
-
-def decide_together(image: Image, topic: TopicImage) -> list[PartitionChangeRecord]:
-    """Elections after which one node leads all of a queue's partitions; none if that holds or cannot be."""
-    leaders = {one.leader for one in topic.partitions}
-    if len(leaders) == 1:
-        return []
-
-    def may_lead_all(node: NodeId) -> bool:
-        return all(image.may_lead(node, one) for one in topic.partitions)
-
-    shared = set.intersection(*(set(one.isr) for one in topic.partitions))
-    order = (topic.partitions[0].leader, *topic.partitions[0].replicas)
-    host = next((node for node in order if node in shared and may_lead_all(node)), None)
-    if host is None:
-        return []
-    return [
-        PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=host)
-        for index, one in enumerate(topic.partitions)
-        if one.leader != host
-    ]

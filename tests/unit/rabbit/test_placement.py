@@ -7,8 +7,9 @@ import pytest
 
 from millpond.base.fields import Table
 from millpond.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
-from millpond.metadata.queue_placement import Place, decide_together, place
+from millpond.metadata.led_together import decide_together
 from millpond.metadata.records import BrokerEndpoint
+from millpond.rabbit.placement import Place, place
 from millpond.rabbit.records import Queue
 
 

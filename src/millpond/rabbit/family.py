@@ -1,18 +1,18 @@
-"""What is declared of exchanges, queues, bindings, policies and users, as a part of the cluster's image.
+"""Exchanges, queues, bindings, policies, users and permissions as a family of the cluster's metadata.
 
-Each fact of ``rabbit/records.py`` is a metadata record of its own type, above all types that Kafka has. The
-image keeps the last fact about each thing, in the order in which things came to be, so that applying them one
-after the other gives the same declarations again. What goes takes with it what hangs on it, as in
-``rabbit/broker.py``. A declaration costs the same among many things as among few; so does the end of a thing
-on which nothing hangs.
+Each fact of ``records.py`` is a metadata record of its own type. The slice of the image keeps the last fact
+about each thing, in the order in which things were declared, so that applying them one after the other gives
+the same declarations again. Deleting a thing deletes what depends on it, as in ``broker.py``. A declaration
+costs the same among many things as among few; so does the deletion of a thing on which nothing depends.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from millpond.base.kafka_encoding import NO_TAGS, Reader, compact_bytes
+from millpond.base.errors import MalformedData
 from millpond.base.layers import Layers
+from millpond.metadata.families import FIRST_TYPE, RecordFamily
+from millpond.metadata.levels import QUEUES
 from millpond.rabbit.records import (
     KINDS,
     Binding,
@@ -38,9 +38,6 @@ from millpond.rabbit.records import (
     encode_fact,
 )
 
-# The type of a record is this and the number of its kind of fact.
-FIRST_TYPE = 20_000
-
 _NUMBERS = {kind: number for number, kind in KINDS.items()}
 
 Thing: TypeAlias = tuple[object, ...]
@@ -49,16 +46,16 @@ Thing: TypeAlias = tuple[object, ...]
 class LatestRecords:
     """The last fact about each thing. Never changes; ``after`` gives the next version."""
 
-    __slots__ = ("_hanging", "facts")
+    __slots__ = ("_dependents", "facts")
 
     def __init__(
         self,
         facts: Layers[Thing, Fact] | None = None,
-        hanging: Layers[Thing, int] | None = None,
+        dependents: Layers[Thing, int] | None = None,
     ) -> None:
         self.facts: Layers[Thing, Fact] = facts or Layers()
-        # How many things hang on each, where some do.
-        self._hanging: Layers[Thing, int] = hanging or Layers()
+        # How many things depend on each, where some do.
+        self._dependents: Layers[Thing, int] = dependents or Layers()
 
     def __len__(self) -> int:
         return len(self.facts)
@@ -72,17 +69,17 @@ class LatestRecords:
     __hash__ = None  # type: ignore[assignment]
 
     def after(self, fact: Fact) -> "LatestRecords":
-        """What is so when this fact is true."""
+        """Return the latest facts when this one has been added."""
         thing = _thing_of(fact)
         changes: dict[Thing, Fact | None] = {thing: None if _is_end(fact) else fact}
         if _is_end(fact):
             if thing not in self.facts:
                 return self
-            hangs_on = _hangs_on(fact) if thing in self._hanging else None
-            if hangs_on is not None:
-                changes |= {key: None for key, one in self.facts.pairs() if hangs_on(one)}
-        hanging = self._hanging.changed(self._recounted(changes))
-        return LatestRecords(self.facts.changed(changes), hanging)
+            depends_on = _depends_on(fact) if thing in self._dependents else None
+            if depends_on is not None:
+                changes |= {key: None for key, one in self.facts.pairs() if depends_on(one)}
+        dependents = self._dependents.changed(self._recounted(changes))
+        return LatestRecords(self.facts.changed(changes), dependents)
 
     def between(self, after: "LatestRecords") -> Iterator[Fact]:
         """Facts that lead from this to that: first what goes, the latest first, then what comes."""
@@ -101,33 +98,22 @@ class LatestRecords:
             known = self.facts.get(key)
             if (known is None) == (fact is None):
                 continue
-            for place in _places(fact or known):
-                count = counts[place] if place in counts else self._hanging.get(place)
+            for place in _dependencies(fact or known):
+                count = counts[place] if place in counts else self._dependents.get(place)
                 counts[place] = ((count or 0) + (1 if known is None else -1)) or None
         return counts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueFactRecord:
-    """Something was declared, or is gone (types 20001 to 20109)."""
-
-    fact: Fact
-
-    @property
-    def type(self) -> int:
-        return FIRST_TYPE + _NUMBERS[type(self.fact)]
+def type_of(fact: Fact) -> int:
+    """Return the type of a fact's record: the first of all families, and the number of its kind."""
+    return FIRST_TYPE + _NUMBERS[type(fact)]
 
 
-TYPES = tuple(FIRST_TYPE + number for number in KINDS)
-
-
-def put_queue_fact(out: bytearray, record: QueueFactRecord) -> None:
-    out += compact_bytes(encode_fact(record.fact))
-    out += NO_TAGS
-
-
-def get_queue_fact(reader: Reader, _version: int) -> QueueFactRecord:
-    return QueueFactRecord(fact=decode_fact(reader.compact_bytes()))
+def _decode(kind: int, data: bytes) -> Fact:
+    fact = decode_fact(data)
+    if type_of(fact) != kind:
+        raise MalformedData(f"a record of type {kind} contains a {type(fact).__name__}")
+    return fact
 
 
 def facts_between(before: LatestRecords, after: LatestRecords) -> Iterator[Fact]:
@@ -163,8 +149,8 @@ def _thing_of(fact: Fact) -> Thing:
             return "parameter", fact.vhost, fact.component, fact.name
 
 
-def _places(fact: Fact | None) -> list[Thing]:
-    """What a thing hangs on."""
+def _dependencies(fact: Fact | None) -> list[Thing]:
+    """Return the things that a thing depends on."""
     match fact:
         case Binding():
             kind = "queue" if fact.to_queue else "exchange"
@@ -179,7 +165,7 @@ def _places(fact: Fact | None) -> list[Thing]:
             return []
 
 
-def _hangs_on(fact: Fact) -> Callable[[Fact], bool] | None:
+def _depends_on(fact: Fact) -> Callable[[Fact], bool] | None:
     match fact:
         case VirtualHostDeleted(name=name):
             return lambda one: getattr(one, "vhost", None) == name
@@ -240,3 +226,16 @@ def _binding(fact: BindingDeleted) -> Binding:
         routing_key=fact.routing_key,
         arguments=fact.arguments,
     )
+
+
+DECLARATIONS: Final[RecordFamily[Fact, LatestRecords]] = RecordFamily(
+    name="queues",
+    types=frozenset(FIRST_TYPE + number for number in KINDS),
+    level=QUEUES,
+    empty=LatestRecords(),
+    type_of=type_of,
+    encode=encode_fact,
+    decode=_decode,
+    apply=LatestRecords.after,
+    diff=facts_between,
+)
