@@ -199,6 +199,7 @@ def test_names_on_the_wire_are_those_that_other_versions_know() -> None:
         "PassReply",
         "RelayCollect",
         "RelayWishes",
+        "ScheduleTimers",
         "SendWishes",
         "TellPressure",
     }
