@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
-from tests.support import java_tools
+from tests.support.processes import java_tools
 
 from bench import groups as group_cells
 from bench import growth, latency, machine, rdkafka, throughput

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pika
 from pika.exceptions import AMQPError
-from tests.support.ports import free_port
-from tests.support.rabbitmq_server import RabbitMq, missing_reason
+from tests.support.processes.ports import free_port
+from tests.support.processes.rabbitmq_server import RabbitMq, missing_reason
 
 from bench.brokers import RABBITMQ, START_SECONDS_MAX, Broker, MillpondBroker, StartedBeside
 from bench.raw_client import BenchmarkError

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from tests.support.java_tools import jars
+from tests.support.processes.java_tools import jars
 
 from bench.brokers import Broker
 from bench.model import Values

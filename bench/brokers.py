@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from tests.support.broker_process import MillpondProcess
-from tests.support.java_tools import missing_reason
-from tests.support.kafka_server import ApacheKafka
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.java_tools import missing_reason
+from tests.support.processes.kafka_server import ApacheKafka
 
 from bench.raw_client import BenchmarkError, RawClient
 

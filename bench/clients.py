@@ -21,8 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.support.broker_process import MillpondProcess
-from tests.support.kafka_server import ApacheKafka
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.kafka_server import ApacheKafka
 
 TOPIC = "bench-clients"
 PARTITIONS = 4

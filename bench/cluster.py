@@ -32,16 +32,16 @@ from typing import Any, TypeAlias, TypeVar
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
-from tests.support.cluster_processes import (
+from tests.support.processes.cluster_processes import (
     ClusterNode,
     MillpondCluster,
     controller_of,
     leader_of,
     wait_in_sync,
 )
-from tests.support.java_tools import missing_reason
-from tests.support.kafka_cluster import KafkaCluster, KafkaNode
-from tests.support.ports import wait_until
+from tests.support.processes.java_tools import missing_reason
+from tests.support.processes.kafka_cluster import KafkaCluster, KafkaNode
+from tests.support.processes.ports import wait_until
 
 from bench import machine
 from bench.brokers import KAFKA, KAFKA_JVM_FLAGS, MILLPOND

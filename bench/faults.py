@@ -42,16 +42,16 @@ import pika.exceptions
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
-from tests.support import java_tools, net_spaces
-from tests.support.cluster_processes import (
+from tests.support.processes import java_tools, net_spaces
+from tests.support.processes.cluster_processes import (
     ClusterNode,
     MillpondCluster,
     controller_of,
     wait_in_sync,
 )
-from tests.support.kafka_cluster import KafkaCluster, KafkaNode
-from tests.support.net_spaces import NetSpaces
-from tests.support.ports import free_port
+from tests.support.processes.kafka_cluster import KafkaCluster, KafkaNode
+from tests.support.processes.net_spaces import NetSpaces
+from tests.support.processes.ports import free_port
 
 from bench import machine
 from bench.brokers import KAFKA, KAFKA_JVM_FLAGS, MILLPOND

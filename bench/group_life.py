@@ -12,7 +12,7 @@ import time
 import uuid
 from dataclasses import dataclass, field
 
-from tests.support.wire_client import WireClient
+from tests.support.kafka.wire_client import WireClient
 
 from bench.raw_client import BenchmarkError
 from millpond.wire.kafka.api import ApiKey, ErrorCode

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 
 from confluent_kafka import Producer
-from tests.support.wire_client import WireClient
+from tests.support.kafka.wire_client import WireClient
 
 from bench import java_perf
 from bench.brokers import Broker

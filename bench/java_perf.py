@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.support.java_tools import run_tool
+from tests.support.processes.java_tools import run_tool
 
 from bench.raw_client import BenchmarkError
 

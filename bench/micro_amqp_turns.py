@@ -21,8 +21,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 
-from tests.support.broker_process import MillpondProcess
-from tests.support.ports import free_port
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.ports import free_port
 
 from bench.machine import cpu_seconds_of
 from millpond.wire.amqp.client import ClientConnection

@@ -8,8 +8,8 @@ import argparse
 import asyncio
 import time
 
-from tests.support.replica_nodes import replica_nodes
-from tests.support.virtual_loop import run
+from tests.support.cluster.replica_nodes import replica_nodes
+from tests.support.time.virtual_loop import run
 
 _WRITES = 50
 _QUIET_S = 5

@@ -25,7 +25,7 @@ from collections import Counter
 from pathlib import Path
 from types import FrameType
 
-from tests.support.broker_process import MillpondProcess
+from tests.support.processes.broker_process import MillpondProcess
 
 from bench.latency import round_trips
 from bench.machine import cpu_seconds_of, memory_of

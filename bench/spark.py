@@ -27,7 +27,7 @@ from statistics import median
 from typing import Any
 
 from rich.console import Console
-from tests.support import java_tools
+from tests.support.processes import java_tools
 
 from bench import machine
 from bench.brokers import KAFKA, MILLPOND, Broker, first_produce, make_broker

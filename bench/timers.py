@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
-from tests.support.broker_process import MillpondProcess
+from tests.support.processes.broker_process import MillpondProcess
 
 from bench.machine import cpu_seconds_of, memory_of
 

@@ -5,7 +5,7 @@ import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.support.cluster_processes import ClusterNode, MillpondCluster
+from tests.support.processes.cluster_processes import ClusterNode, MillpondCluster
 
 # Longer than broker.session.timeout.ms of the chaos cluster.
 PAUSE_S = 4.5

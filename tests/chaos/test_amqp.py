@@ -23,10 +23,10 @@ from millpond.base.ids import TopicPartition
 from tests.chaos.amqp_crew import Addresses, Book, Member, Publisher, Reader
 from tests.chaos.faults import CUT_PAIR, ISOLATE, KILL, ONE_WAY, PAUSE, Fault
 from tests.chaos.test_cluster import PROPERTIES, TOGETHER_S
-from tests.support import net_spaces
-from tests.support.cluster_processes import ClusterNode, MillpondCluster
-from tests.support.net_spaces import NetSpaces
-from tests.support.ports import free_port, wait_until
+from tests.support.processes import net_spaces
+from tests.support.processes.cluster_processes import ClusterNode, MillpondCluster
+from tests.support.processes.net_spaces import NetSpaces
+from tests.support.processes.ports import free_port, wait_until
 
 pytestmark = pytest.mark.chaos
 

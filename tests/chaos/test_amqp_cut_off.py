@@ -15,8 +15,8 @@ import pytest
 from millpond.base.ids import TopicPartition
 from tests.chaos.test_amqp import AmqpNodes
 from tests.chaos.working_crew import working_crew
-from tests.support import net_spaces
-from tests.support.net_spaces import NetSpaces
+from tests.support.processes import net_spaces
+from tests.support.processes.net_spaces import NetSpaces
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 

@@ -15,7 +15,7 @@ import pytest
 from millpond.base.ids import TopicPartition
 from tests.chaos.test_amqp import QUEUES, AmqpNodes
 from tests.chaos.working_crew import working_crew
-from tests.support.cluster_processes import ClusterNode, leader_of
+from tests.support.processes.cluster_processes import ClusterNode, leader_of
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 

@@ -23,9 +23,9 @@ from tests.chaos.faults import MIX, Fault
 from tests.chaos.history import Verdict, differing, judge, misread
 from tests.chaos.workload import ChaosWriter, GroupReader, JavaWriter
 from tests.crash.reading import read_back
-from tests.support import java_tools, net_spaces
-from tests.support.cluster_processes import ClusterNode, MillpondCluster
-from tests.support.net_spaces import NetSpaces
+from tests.support.processes import java_tools, net_spaces
+from tests.support.processes.cluster_processes import ClusterNode, MillpondCluster
+from tests.support.processes.net_spaces import NetSpaces
 
 pytestmark = pytest.mark.chaos
 

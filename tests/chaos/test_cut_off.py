@@ -14,12 +14,12 @@ from millpond.base.ids import TopicPartition
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from tests.chaos.test_cluster import PROPERTIES, TOGETHER_S, TOPIC, create_topic
 from tests.crash.reading import read_back
-from tests.support import net_spaces
-from tests.support.cluster_processes import ClusterNode, MillpondCluster, leader_of
-from tests.support.memory_broker import batch, fetch, fetched, produce, produced
-from tests.support.net_spaces import NetSpaces
-from tests.support.ports import wait_until
-from tests.support.wire_client import WireClient
+from tests.support.cluster.memory_broker import batch, fetch, fetched, produce, produced
+from tests.support.kafka.wire_client import WireClient
+from tests.support.processes import net_spaces
+from tests.support.processes.cluster_processes import ClusterNode, MillpondCluster, leader_of
+from tests.support.processes.net_spaces import NetSpaces
+from tests.support.processes.ports import wait_until
 
 pytestmark = pytest.mark.chaos
 

@@ -18,8 +18,8 @@ from millpond.base.ids import TopicPartition
 from millpond.client import BlockingAdmin
 from tests.chaos.test_failing_disk import PARTITIONS, TOPIC, Writer, make_room
 from tests.crash.reading import read_back
-from tests.support.cluster_processes import ClusterNode, MillpondCluster
-from tests.support.ports import wait_until
+from tests.support.processes.cluster_processes import ClusterNode, MillpondCluster
+from tests.support.processes.ports import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 

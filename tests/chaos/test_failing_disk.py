@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from millpond.base.ids import TopicPartition
 from tests.crash.reading import read_back
-from tests.support.cluster_processes import ClusterNode, MillpondCluster
-from tests.support.ports import wait_until
+from tests.support.processes.cluster_processes import ClusterNode, MillpondCluster
+from tests.support.processes.ports import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 

@@ -19,11 +19,16 @@ from millpond.client import BlockingAdmin
 from tests.chaos.history import judge
 from tests.chaos.workload import ChaosWriter
 from tests.crash.reading import read_back
-from tests.support import net_spaces
-from tests.support.broker_process import ROOT
-from tests.support.cluster_processes import ClusterNode, controller_of, leader_of, wait_in_sync
-from tests.support.net_spaces import NetSpaces
-from tests.support.ports import wait_until
+from tests.support.processes import net_spaces
+from tests.support.processes.broker_process import ROOT
+from tests.support.processes.cluster_processes import (
+    ClusterNode,
+    controller_of,
+    leader_of,
+    wait_in_sync,
+)
+from tests.support.processes.net_spaces import NetSpaces
+from tests.support.processes.ports import wait_until
 
 pytestmark = pytest.mark.chaos
 

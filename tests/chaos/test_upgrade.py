@@ -28,11 +28,11 @@ from tests.chaos.test_cluster import (
 )
 from tests.chaos.workload import ChaosWriter, GroupReader
 from tests.crash.reading import read_back
-from tests.support import java_tools, net_spaces, old_release
-from tests.support.broker_process import ROOT
-from tests.support.cluster_processes import ClusterNode, MillpondCluster
-from tests.support.net_spaces import NetSpaces
-from tests.support.ports import wait_until
+from tests.support.processes import java_tools, net_spaces, old_release
+from tests.support.processes.broker_process import ROOT
+from tests.support.processes.cluster_processes import ClusterNode, MillpondCluster
+from tests.support.processes.net_spaces import NetSpaces
+from tests.support.processes.ports import wait_until
 
 pytestmark = pytest.mark.chaos
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from tests.chaos.amqp_crew import Addresses, Book, Publisher, Reader
 from tests.chaos.test_amqp import crew, end
-from tests.support.ports import wait_until
+from tests.support.processes.ports import wait_until
 
 WAIT_S = 60.0
 

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from tests.chaos.history import Poll, longest_gap_s
 from tests.crash.writers import Writer
-from tests.support.java_host import JavaHost
+from tests.support.processes.java_host import JavaHost
 
 # A run may take this long before a client gives a record up.
 PATIENCE_MS = 300_000

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from tests.support.broker_process import ROOT
-from tests.support.committed import read_committed, read_uncommitted, values
-from tests.support.ports import wait_until
+from tests.support.kafka.committed import read_committed, read_uncommitted, values
+from tests.support.processes.broker_process import ROOT
+from tests.support.processes.ports import wait_until
 
 QUERIES = ("copy", "lake")
 ALLOWANCE = 100_000

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.crash.reading import read_back
-from tests.support.broker_process import MillpondProcess
+from tests.support.processes.broker_process import MillpondProcess
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 

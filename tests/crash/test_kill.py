@@ -22,9 +22,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.crash.damage import DAMAGES, lose_unsynced_tail, spoil_indexes
 from tests.crash.reading import judge, judge_once_and_in_order, read_back, read_keyed
 from tests.crash.writers import Writer, idempotent, plain, write_all, writing
-from tests.support import java_tools
-from tests.support.broker_process import ROOT, MillpondProcess
-from tests.support.ports import wait_until
+from tests.support.processes import java_tools
+from tests.support.processes.broker_process import ROOT, MillpondProcess
+from tests.support.processes.ports import wait_until
 
 pytestmark = pytest.mark.crash
 

@@ -20,7 +20,7 @@ import pytest
 from millpond.client import BlockingClient
 from tests.crash.spark_crew import QUERIES, Checkpoint, Feeder, Supply, judge
 from tests.spark.conftest import missing_reason
-from tests.support.broker_process import MillpondProcess
+from tests.support.processes.broker_process import MillpondProcess
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -21,8 +21,8 @@ from tests.crash.spark_crew import (
     numbered,
 )
 from tests.spark.conftest import missing_reason
-from tests.support.broker_process import MillpondProcess
-from tests.support.ports import wait_until
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.ports import wait_until
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(900)]
 

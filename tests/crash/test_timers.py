@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.broker_process import MillpondProcess
-from tests.support.ports import wait_until
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.ports import wait_until
 
 pytestmark = pytest.mark.crash
 

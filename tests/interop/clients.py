@@ -15,7 +15,7 @@ import aiokafka
 import confluent_kafka
 import kafka
 
-from tests.support import java_tools
+from tests.support.processes import java_tools
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 READ_TIMEOUT_S = 60

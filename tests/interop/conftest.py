@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.interop.peers import Peer
-from tests.support import java_tools
-from tests.support.broker_process import MillpondProcess
-from tests.support.java_host import JavaHost
-from tests.support.kafka_server import ApacheKafka
+from tests.support.processes import java_tools
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.java_host import JavaHost
+from tests.support.processes.kafka_server import ApacheKafka
 
 HERE = Path(__file__).parent
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.broker_process import MillpondProcess
-from tests.support.kafka_server import ApacheKafka
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.kafka_server import ApacheKafka
 
 # The protocols of consumer groups: the classic one, and KIP-848.
 GROUP_PROTOCOLS = ("classic", "consumer")

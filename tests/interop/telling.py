@@ -7,7 +7,7 @@ import pytest
 
 from tests.interop.peers import Peer
 from tests.interop.test_differential import differences
-from tests.support.wire_client import WireClient
+from tests.support.kafka.wire_client import WireClient
 
 
 class Telling(Protocol):

@@ -39,8 +39,10 @@ from millpond.wire.kafka.messages.produce import (
     TopicProduceData,
 )
 from tests.interop.topics import MORNING_MS
-from tests.support.broker_process import MillpondProcess
-from tests.support.poison import (
+from tests.support.kafka.wire_client import WireClient
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.ports import wait_until
+from tests.support.storage.poison import (
     BROKEN_COMPRESSION,
     POISON,
     STRICTER,
@@ -48,8 +50,6 @@ from tests.support.poison import (
     poisoned,
     sealed,
 )
-from tests.support.ports import wait_until
-from tests.support.wire_client import WireClient
 
 MIB = 1024 * 1024
 GROWTH_BYTES_MAX = 48 * MIB

@@ -12,8 +12,8 @@ from millpond.cli import cli
 from tests.chaos.workload import ChaosWriter
 from tests.interop.conftest import PROPERTIES, require_java
 from tests.interop.test_cluster_tools import Tools, check, create
-from tests.support.cluster_processes import MillpondCluster, wait_in_sync
-from tests.support.java_host import JavaHost
+from tests.support.processes.cluster_processes import MillpondCluster, wait_in_sync
+from tests.support.processes.java_host import JavaHost
 
 pytestmark = pytest.mark.interop
 

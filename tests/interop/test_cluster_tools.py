@@ -22,15 +22,15 @@ from tests.chaos.history import judge
 from tests.chaos.workload import ChaosWriter
 from tests.crash.reading import read_back
 from tests.interop.conftest import PROPERTIES, require_java
-from tests.support.cluster_processes import (
+from tests.support.processes.cluster_processes import (
     MillpondCluster,
     controller_of,
     leader_of,
     wait_in_sync,
 )
-from tests.support.java_host import JavaHost
-from tests.support.kafka_cluster import KafkaCluster
-from tests.support.ports import wait_until
+from tests.support.processes.java_host import JavaHost
+from tests.support.processes.kafka_cluster import KafkaCluster
+from tests.support.processes.ports import wait_until
 
 TIMEOUT_S = 60
 NODES = {1, 2, 3}

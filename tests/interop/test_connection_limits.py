@@ -14,9 +14,9 @@ from millpond.wire.kafka.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.support.broker_process import MillpondProcess
-from tests.support.ports import free_port
-from tests.support.wire_client import WireClient
+from tests.support.kafka.wire_client import WireClient
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.ports import free_port
 
 BROKER = 4
 NODE, CLUSTER = "1", ""

@@ -21,10 +21,10 @@ from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from millpond.wire.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from millpond.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
-from tests.support.broker_process import MillpondProcess
-from tests.support.java_tools import run_tool
-from tests.support.ports import wait_until
-from tests.support.wire_client import WireClient
+from tests.support.kafka.wire_client import WireClient
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.java_tools import run_tool
+from tests.support.processes.ports import wait_until
 
 PARTITIONS = 6
 

@@ -5,7 +5,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from tests.interop.peers import Peer
 from tests.interop.topics import create_topic
-from tests.support.java_tools import run_tool
+from tests.support.processes.java_tools import run_tool
 
 TIMEOUT_S = 60
 

@@ -76,9 +76,9 @@ from millpond.wire.kafka.messages.produce import (
 from millpond.wire.kafka.primitives import Message
 from tests.interop.peers import Peer
 from tests.interop.topics import MORNING_MS
-from tests.support.poison import BROKEN_COMPRESSION, POISON, STRICTER, poisoned, sealed
-from tests.support.ports import wait_until
-from tests.support.wire_client import ConnectionEnded, WireClient
+from tests.support.kafka.wire_client import ConnectionEnded, WireClient
+from tests.support.processes.ports import wait_until
+from tests.support.storage.poison import BROKEN_COMPRESSION, POISON, STRICTER, poisoned, sealed
 
 # Fields in which each broker says things in its own words, or that depend on the moment.
 WORDING = ("throttle_time_ms", "error_message", "documentation", "batch_index_error_message")

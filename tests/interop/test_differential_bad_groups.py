@@ -38,7 +38,7 @@ from tests.interop.test_differential_groups import (
     _offset_delete,
     tell,
 )
-from tests.support.wire_client import WireClient
+from tests.support.kafka.wire_client import WireClient
 
 __all__ = ["tell"]
 

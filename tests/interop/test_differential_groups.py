@@ -40,7 +40,7 @@ from millpond.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupR
 from tests.interop.peers import Peer
 from tests.interop.telling import tell_both
 from tests.interop.test_differential import NO_TOPIC_ID, Teller
-from tests.support.wire_client import WireClient
+from tests.support.kafka.wire_client import WireClient
 
 MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 

@@ -22,7 +22,7 @@ from millpond.wire.kafka.messages.metadata import MetadataRequest, MetadataReque
 from millpond.wire.kafka.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.interop.peers import Peer
 from tests.interop.test_differential import Tell, Teller, batch, produce_request, tell
-from tests.support.java_host import JavaHost
+from tests.support.processes.java_host import JavaHost
 
 __all__ = ["tell"]
 

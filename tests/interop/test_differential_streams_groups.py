@@ -63,7 +63,7 @@ from tests.interop.peers import Peer
 from tests.interop.telling import tell_both
 from tests.interop.test_differential import NO_TOPIC_ID
 from tests.interop.test_differential_groups import GroupTeller
-from tests.support.wire_client import WireClient
+from tests.support.kafka.wire_client import WireClient
 
 GROUP_RESOURCE, TOPIC_RESOURCE = 32, 2
 STREAMS_KEYS = {version.to_bytes(2, "big") for version in STREAMS_KEY_VERSIONS}

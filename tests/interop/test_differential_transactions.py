@@ -32,7 +32,7 @@ from tests.interop.peers import Peer
 from tests.interop.telling import tell_both
 from tests.interop.test_differential import batch, produce_request
 from tests.interop.test_differential_groups import GroupTeller
-from tests.support.wire_client import WireClient
+from tests.support.kafka.wire_client import WireClient
 
 TIMES = ("transaction_start_time_ms", "last_timestamp", "log_append_time_ms")
 SORTED_BY = ("transactional_id", "producer_id", "partition_index", "partition", "name")

@@ -19,9 +19,9 @@ from millpond.group.offsets import partition_for
 from tests.interop.peers import Peer
 from tests.interop.test_groups import assigned, fill, joined, take, values, wait_assigned
 from tests.interop.topics import create_topic
-from tests.support.broker_process import MillpondProcess
-from tests.support.java_tools import run_tool
-from tests.support.ports import wait_until
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.java_tools import run_tool
+from tests.support.processes.ports import wait_until
 
 TIMEOUT_S = 60
 

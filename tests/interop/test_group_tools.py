@@ -19,9 +19,9 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from millpond.group.offsets import partition_for
 from tests.interop.peers import GROUP_PROTOCOLS, Peer
 from tests.interop.topics import MORNING_MS, create_topic
-from tests.support.java_host import JavaHost
-from tests.support.java_tools import ToolResult
-from tests.support.ports import wait_until
+from tests.support.processes.java_host import JavaHost
+from tests.support.processes.java_tools import ToolResult
+from tests.support.processes.ports import wait_until
 
 TIMEOUT_S = 60
 HOUR_MS = 3_600_000

@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 from tests.interop.clients import Message, kcat_missing, librdkafka_write
 from tests.interop.peers import Peer
 from tests.interop.topics import create_topic
-from tests.support.java_tools import run_tool
-from tests.support.ports import wait_until
+from tests.support.processes.java_tools import run_tool
+from tests.support.processes.ports import wait_until
 
 TIMEOUT_S = 60
 

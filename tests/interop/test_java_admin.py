@@ -1,7 +1,7 @@
 """Every method of Kafka's Admin does the same with Millpond as with Apache Kafka."""
 
 from tests.interop.peers import Peer
-from tests.support.java_host import JavaHost
+from tests.support.processes.java_host import JavaHost
 
 # Lines that differ, and why they may.
 DECLARED = {

@@ -7,7 +7,7 @@ import pytest
 
 from tests.interop.peers import Peer
 from tests.interop.topics import create_topic
-from tests.support.java_host import JavaHost
+from tests.support.processes.java_host import JavaHost
 
 EAGER = (("classic", "range"), ("classic", "roundrobin"))
 COOPERATIVE = (("classic", "cooperative-sticky"),)

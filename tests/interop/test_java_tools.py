@@ -11,7 +11,7 @@ import pytest
 
 from tests.interop.peers import Peer
 from tests.interop.topics import create_topic
-from tests.support.java_tools import ToolResult, run_tool
+from tests.support.processes.java_tools import ToolResult, run_tool
 
 pytestmark = pytest.mark.usefixtures("java")
 

@@ -16,7 +16,7 @@ from kafka.errors import (
 
 from tests.interop.peers import Peer
 from tests.interop.topics import MORNING_MS, create_topic
-from tests.support.ports import wait_until
+from tests.support.processes.ports import wait_until
 
 TIMEOUT_S = 60
 

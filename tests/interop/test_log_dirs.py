@@ -9,8 +9,8 @@ import pytest
 
 from millpond.client import BlockingAdmin, NewTopic
 from tests.interop.conftest import PROPERTIES, require_java
-from tests.support.cluster_processes import ClusterNode, MillpondCluster
-from tests.support.java_host import JavaHost
+from tests.support.processes.cluster_processes import ClusterNode, MillpondCluster
+from tests.support.processes.java_host import JavaHost
 
 PARTITIONS = 4
 

@@ -17,8 +17,8 @@ from tests.interop.clients import CODECS, Message, librdkafka_write
 from tests.interop.conftest import require_java, unique_name
 from tests.interop.peers import Peer
 from tests.interop.topics import create_topic
-from tests.support.java_tools import ToolResult, run_tool
-from tests.support.ports import wait_until
+from tests.support.processes.java_tools import ToolResult, run_tool
+from tests.support.processes.ports import wait_until
 
 SEGMENT_BYTES = 1024 * 1024  # the least that Kafka allows
 COMPLAINT = re.compile(

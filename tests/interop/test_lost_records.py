@@ -21,9 +21,9 @@ from confluent_kafka.admin import AdminClient
 from millpond.record.batch import BatchHeader, iter_batches
 from tests.interop.peers import GROUP_PROTOCOLS, Peer
 from tests.interop.topics import create_topic
-from tests.support.broker_process import MillpondProcess
-from tests.support.java_host import JavaHost
-from tests.support.ports import wait_until
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.java_host import JavaHost
+from tests.support.processes.ports import wait_until
 
 COUNT = 12
 VALUES = [str(number) for number in range(COUNT)]

@@ -27,7 +27,7 @@ from millpond.client import (
 from millpond.record import build_batch, decode_batch
 from tests.interop.peers import Peer
 from tests.interop.topics import MORNING_MS
-from tests.support.broker_process import MillpondProcess
+from tests.support.processes.broker_process import MillpondProcess
 
 T = TypeVar("T")
 

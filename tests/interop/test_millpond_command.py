@@ -11,7 +11,7 @@ import confluent_kafka
 from millpond.client import BlockingClient, Groups
 from tests.interop.peers import Peer
 from tests.interop.topics import create_topic
-from tests.support.ports import wait_until
+from tests.support.processes.ports import wait_until
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 

@@ -15,7 +15,7 @@ from millpond.wire.kafka.messages.alter_client_quotas import (
     OpData,
 )
 from tests.interop.peers import Peer
-from tests.support.wire_client import WireClient
+from tests.support.kafka.wire_client import WireClient
 
 pytestmark = pytest.mark.interop
 

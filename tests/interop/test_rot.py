@@ -8,8 +8,8 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millpond.base.ids import TopicPartition
-from tests.support.cluster_processes import ClusterNode, MillpondCluster
-from tests.support.ports import wait_until
+from tests.support.processes.cluster_processes import ClusterNode, MillpondCluster
+from tests.support.processes.ports import wait_until
 
 pytestmark = pytest.mark.interop
 

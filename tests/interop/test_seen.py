@@ -11,7 +11,7 @@ import pytest
 import millpond
 from millpond.client import BlockingConsumer, BlockingProducer, NoBroker
 from millpond.client.seen import Claim, SeenInDatabase, SeenInRedis
-from tests.support.ports import free_port, wait_until
+from tests.support.processes.ports import free_port, wait_until
 
 ORDERS = [b"soup", b"bread", b"soup twice"]
 

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from tests.interop.conftest import unique_name
 from tests.interop.peers import Peer
 from tests.interop.topics import create_topic
-from tests.support.broker_process import MillpondProcess
-from tests.support.java_tools import run_tool
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.java_tools import run_tool
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 if not hasattr(confluent_kafka, "ShareConsumer"):

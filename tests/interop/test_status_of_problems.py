@@ -10,9 +10,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from millpond.cli import cli
 from millpond.record.batch import iter_batches
-from tests.support.cluster_processes import MillpondCluster
-from tests.support.java_host import JavaHost
-from tests.support.ports import wait_until
+from tests.support.processes.cluster_processes import MillpondCluster
+from tests.support.processes.java_host import JavaHost
+from tests.support.processes.ports import wait_until
 
 pytestmark = pytest.mark.interop
 

@@ -21,9 +21,9 @@ from millpond.wire.kafka.messages.incremental_alter_configs import (
 )
 from tests.interop.peers import Peer
 from tests.interop.topics import create_topic
-from tests.support.java_host import driver_command
-from tests.support.ports import wait_until
-from tests.support.wire_client import WireClient
+from tests.support.kafka.wire_client import WireClient
+from tests.support.processes.java_host import driver_command
+from tests.support.processes.ports import wait_until
 
 WORDS = ("mill", "pond", "wheel", "water", "stone", "flour", "weir")
 TIMEOUT_S = 100

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tests.interop.test_differential_streams_groups import StreamsTeller, part
 from tests.interop.test_group_tools import Desk, Peers, peers
-from tests.support.wire_client import WireClient
+from tests.support.kafka.wire_client import WireClient
 
 __all__ = ["peers"]
 

@@ -10,8 +10,8 @@ import pytest
 from millpond.base.ids import TopicPartition
 from millpond.client import BlockingAdmin, BlockingClient
 from millpond.testing.cluster import ClusterFailed, LocalCluster
-from tests.support.cluster_processes import controller_of, wait_in_sync
-from tests.support.ports import wait_until
+from tests.support.processes.cluster_processes import controller_of, wait_in_sync
+from tests.support.processes.ports import wait_until
 
 WAIT_S = 90
 

@@ -16,8 +16,8 @@ import pytest
 from millpond.client import BlockingClient
 from millpond.spark.errors import NoJava
 from millpond.spark.java import find_java
-from tests.support import java_tools
-from tests.support.broker_process import MillpondProcess
+from tests.support.processes import java_tools
+from tests.support.processes.broker_process import MillpondProcess
 
 HERE = Path(__file__).parent
 

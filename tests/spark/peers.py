@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from millpond.client import BlockingClient
-from tests.support import java_tools
-from tests.support.broker_process import MillpondProcess
-from tests.support.kafka_server import ApacheKafka
+from tests.support.processes import java_tools
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.kafka_server import ApacheKafka
 
 QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0", "log.retention.hours": "-1"}
 

@@ -14,8 +14,8 @@ import pytest
 
 from millpond.client import BlockingClient
 from tests.spark.reading import write
-from tests.support.broker_process import MillpondProcess
-from tests.support.committed import read_committed, values
+from tests.support.kafka.committed import read_committed, values
+from tests.support.processes.broker_process import MillpondProcess
 
 pytestmark = pytest.mark.crash
 

@@ -17,7 +17,7 @@ from millpond.spark.pipelines import PIPELINES
 from millpond.spark.pipelines.failures import explained
 from millpond.spark.pipelines.running import QueryStats, lag_of
 from tests.spark.conftest import SHORT_LIVED_JAVA
-from tests.support.broker_process import MillpondProcess
+from tests.support.processes.broker_process import MillpondProcess
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 

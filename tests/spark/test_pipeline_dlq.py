@@ -12,7 +12,7 @@ from millpond.spark.pipelines import dlq
 from millpond.spark.pipelines.dead_letters import dead_letters, read_dead_letters
 from millpond.spark.pipelines.running import run
 from tests.spark.pipeline_kit import frame, headers_of, numbered, record, rows_of
-from tests.support.committed import read_committed, values
+from tests.support.kafka.committed import read_committed, values
 
 SHARE = {
     "trace": "abc",

@@ -13,7 +13,7 @@ from millpond.spark.pipelines import audit, clickstream, dedup, lake, logs
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.running import run
 from tests.spark.pipeline_kit import START
-from tests.support.committed import read_committed, values
+from tests.support.kafka.committed import read_committed, values
 
 START_MS = int(START.timestamp() * 1000)
 

@@ -31,9 +31,9 @@ from millpond.spark.pipelines import (
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.running import run, start
 from tests.spark.pipeline_kit import START
-from tests.support.broker_process import MillpondProcess
-from tests.support.committed import read_committed
-from tests.support.traffic import Message, Shape, Truth, clicks, service_logs
+from tests.support.kafka.committed import read_committed
+from tests.support.kafka.traffic import Message, Shape, Truth, clicks, service_logs
+from tests.support.processes.broker_process import MillpondProcess
 
 START_MS = int(START.timestamp() * 1000)
 SHAPE = Shape(per_second=10, doubles=0.05, late=0.05, too_late=0.02, poison=0.02, users=30)

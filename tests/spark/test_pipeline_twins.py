@@ -12,8 +12,8 @@ from millpond.spark.pipelines import audit, bank, dedup, dlq, lake, logs, redist
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.running import run
 from tests.spark.reading import TIME_MS
-from tests.support.broker_process import MillpondProcess
-from tests.support.committed import read_committed, values
+from tests.support.kafka.committed import read_committed, values
+from tests.support.processes.broker_process import MillpondProcess
 
 
 def write_values(client: BlockingClient, topic: str, found: list[bytes], step_ms: int = 1) -> None:

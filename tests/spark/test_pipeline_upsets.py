@@ -17,8 +17,8 @@ from millpond.spark.pipelines import dedup, dlq, lake, logs, redistribute
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.running import run
 from tests.spark.reading import TIME_MS, write
-from tests.support.broker_process import MillpondProcess
-from tests.support.committed import read_committed, values
+from tests.support.kafka.committed import read_committed, values
+from tests.support.processes.broker_process import MillpondProcess
 
 # A plan has about 1.2 kB; a file of a thousand records that nobody can compress has more than 20.
 ROOM_FOR_NOTHING = 600

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from millpond.cli import cli
 from millpond.client.blocking import BlockingClient
 from tests.spark.reading import TIME_MS
-from tests.support.broker_process import MillpondProcess
-from tests.support.committed import read_committed
+from tests.support.kafka.committed import read_committed
+from tests.support.processes.broker_process import MillpondProcess
 
 INT64_MAX = 2**63 - 1
 GOOD = {"id": "1", "user": "ann", "page": "/", "action": "view", "time": "2023-11-14T22:13:20Z"}

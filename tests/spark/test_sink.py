@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.spark.peers import create_topic, running
-from tests.support.committed import read_committed, read_uncommitted, values
-from tests.support.ports import wait_until
+from tests.support.kafka.committed import read_committed, read_uncommitted, values
+from tests.support.processes.ports import wait_until
 
 
 @pytest.fixture(scope="module", params=["millpond", "kafka"])

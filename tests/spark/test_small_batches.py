@@ -9,7 +9,7 @@ import pytest
 
 from millpond.client import BlockingClient
 from tests.spark.reading import Collected, run_once, start, stream, write
-from tests.support.broker_process import MillpondProcess
+from tests.support.processes.broker_process import MillpondProcess
 
 
 class Planned:

@@ -8,7 +8,7 @@ import pytest
 from millpond.client import BlockingClient
 from millpond.spark.errors import UnknownTopic, WrongOption
 from tests.spark.reading import TIME_MS, read, texts, with_options, write
-from tests.support.broker_process import MillpondProcess
+from tests.support.processes.broker_process import MillpondProcess
 
 
 def test_every_record_of_a_topic_comes_once_with_all_its_columns(

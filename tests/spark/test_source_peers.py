@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.spark.reading import Collected, read, run_once, stream
-from tests.support import java_tools
-from tests.support.broker_process import ROOT, MillpondProcess
-from tests.support.kafka_server import ApacheKafka
+from tests.support.processes import java_tools
+from tests.support.processes.broker_process import ROOT, MillpondProcess
+from tests.support.processes.kafka_server import ApacheKafka
 
 TOPIC = "peers"
 TIME_MS = 1_700_000_000_000

@@ -9,7 +9,7 @@ import pytest
 from millpond.base.ids import TopicPartition
 from millpond.client import Admin, BlockingClient, Groups
 from tests.spark.reading import Collected, run_once, start, stream, write
-from tests.support.broker_process import MillpondProcess
+from tests.support.processes.broker_process import MillpondProcess
 
 
 def numbers(first: int, end: int) -> list[str]:

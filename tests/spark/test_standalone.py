@@ -14,7 +14,7 @@ import pyarrow.dataset
 from millpond.client.blocking import BlockingClient
 from millpond.spark.java import find_java
 from tests.spark.conftest import SHORT_LIVED_JAVA
-from tests.support.broker_process import MillpondProcess
+from tests.support.processes.broker_process import MillpondProcess
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 _START_S = 180

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from millpond.cli import cli
 from millpond.spark.java import find_java
 from millpond.spark.session import archive_path
-from tests.support.broker_process import ROOT
+from tests.support.processes.broker_process import ROOT
 
 # Nobody dies here, but it takes most of a minute: it is run by `make crash-spark`.
 pytestmark = pytest.mark.crash

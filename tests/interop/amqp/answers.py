@@ -22,7 +22,7 @@ from tests.interop.amqp.greetings import FIRST_BYTES, GREETINGS
 from tests.interop.amqp.message_scenes import MESSAGE_SCENES, Collect, Send, Step, Wait
 from tests.interop.amqp.raw_scenes import RAW_SCENES
 from tests.interop.amqp.scenes import SCENES
-from tests.support.amqp_client import AmqpClient, said
+from tests.support.amqp.amqp_client import AmqpClient, said
 
 _HERE = Path(__file__).parent
 RECORDED = _HERE / "rabbitmq.json"

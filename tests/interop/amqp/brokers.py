@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pika
 
-from tests.support.broker_process import MillpondProcess
-from tests.support.ports import free_port
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.ports import free_port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

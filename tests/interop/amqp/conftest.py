@@ -7,8 +7,8 @@ import pytest
 from tests.interop.amqp.brokers import AmqpPeer, Broker, Story
 from tests.interop.amqp.differences import as_rabbitmq
 from tests.interop.conftest import PROPERTIES
-from tests.support import rabbitmq_server
-from tests.support.rabbitmq_server import RabbitMq
+from tests.support.processes import rabbitmq_server
+from tests.support.processes.rabbitmq_server import RabbitMq
 
 Alike = Callable[[Story], list[str]]
 

@@ -307,7 +307,7 @@ def recorded_http() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    from tests.support.rabbitmq_server import RabbitMq
+    from tests.support.processes.rabbitmq_server import RabbitMq
 
     with RabbitMq(with_management=True) as rabbit:
         assert rabbit.management_port is not None

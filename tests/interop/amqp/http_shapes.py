@@ -336,8 +336,8 @@ def recorded_shapes() -> dict[str, Shape]:
 
 
 def main() -> None:
-    from tests.support.ports import wait_until
-    from tests.support.rabbitmq_server import RabbitMq
+    from tests.support.processes.ports import wait_until
+    from tests.support.processes.rabbitmq_server import RabbitMq
 
     with RabbitMq(with_management=True, settings=COUNTED_OFTEN) as rabbit:
         assert rabbit.management_port is not None

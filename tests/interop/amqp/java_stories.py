@@ -4,8 +4,8 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from tests.support.java_host import compile_once
-from tests.support.java_tools import QUICK_START, jars
+from tests.support.processes.java_host import compile_once
+from tests.support.processes.java_tools import QUICK_START, jars
 
 RABBIT = Path(__file__).resolve().parents[1] / "java" / "rabbit"
 POM = RABBIT / "pom.xml"

@@ -1,7 +1,7 @@
 """What is asked of a broker, so that two brokers can be compared: names, arguments, bindings, refusals.
 
 A scene is a list of methods, sent one after the other on one connection; where the broker closes the
-channel the next method gets a new one. Each answer is a line (``tests.support.amqp_client.said``). Scenes
+channel the next method gets a new one. Each answer is a line (``amqp_client.said``). Scenes
 use names of their own, so they do not meet.
 """
 

@@ -23,8 +23,8 @@ from millpond.wire.amqp.methods import (
     QueueDeclare,
 )
 from tests.interop.amqp.brokers import Broker
-from tests.support.amqp_client import AmqpClient
-from tests.support.ports import wait_until
+from tests.support.amqp.amqp_client import AmqpClient
+from tests.support.processes.ports import wait_until
 
 MIB = 1024 * 1024
 # The process may grow by so much in a story that would make it grow without an end.

@@ -22,8 +22,8 @@ import pytest
 from tests.interop.amqp.brokers import AmqpPeer
 from tests.interop.amqp.celery_app import BROKER, RESULTS, make_app
 from tests.interop.amqp.conftest import Alike
-from tests.support.broker_process import ROOT
-from tests.support.ports import free_port, wait_until
+from tests.support.processes.broker_process import ROOT
+from tests.support.processes.ports import free_port, wait_until
 
 TIMEOUT_S = 60
 # When tasks that wait for their time are due: never in a test, if nothing waits for them.

@@ -27,7 +27,7 @@ from tests.interop.amqp.answers import frames_of
 from tests.interop.amqp.brokers import AmqpPeer, Broker
 from tests.interop.amqp.conftest import Alike
 from tests.interop.amqp.test_tls import HOST, SecureBroker
-from tests.support.certificates import Authority
+from tests.support.processes.certificates import Authority
 
 TIMEOUT_S = 60
 # Far more than the buffers of two sockets hold, so that the broker has not read it all when it answers.

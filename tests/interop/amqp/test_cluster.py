@@ -10,8 +10,8 @@ import pika.exceptions
 import pytest
 
 from millpond.base.ids import TopicPartition
-from tests.support.cluster_processes import MillpondCluster
-from tests.support.ports import free_port, wait_until
+from tests.support.processes.cluster_processes import MillpondCluster
+from tests.support.processes.ports import free_port, wait_until
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 QUEUE = "work"

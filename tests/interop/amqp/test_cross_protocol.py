@@ -12,7 +12,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.interop.amqp.brokers import Broker
 from tests.interop.conftest import require_java, unique_name
-from tests.support.java_host import JavaHost
+from tests.support.processes.java_host import JavaHost
 
 TIMEOUT_S = 60
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.interop.amqp.celery_app import BROKER, RESULTS, make_app
-from tests.support.broker_process import ROOT, MillpondProcess
-from tests.support.ports import free_port, wait_until
+from tests.support.processes.broker_process import ROOT, MillpondProcess
+from tests.support.processes.ports import free_port, wait_until
 
 pytest.importorskip("flower", reason="Flower is not installed (pip install flower)")
 

@@ -23,9 +23,9 @@ from tests.interop.amqp.http_shapes import (
     recorded_shapes,
     undeclared,
 )
-from tests.support.broker_process import MillpondProcess
-from tests.support.ports import free_port, wait_until
-from tests.support.rabbitmq_server import RabbitMq, missing_reason, rabbitmqadmin
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.ports import free_port, wait_until
+from tests.support.processes.rabbitmq_server import RabbitMq, missing_reason, rabbitmqadmin
 from tests.unit.frontend.rabbitmq_http.test_recorded import as_rabbitmq
 
 # A process for each command costs more than the command.

@@ -10,9 +10,9 @@ import pika.exceptions
 import pytest
 
 from tests.interop.amqp.brokers import Broker
-from tests.support import rabbitmq_server
-from tests.support.rabbitmq_server import RabbitMq
-from tests.support.tokens import EVERYTHING, Issuer
+from tests.support.amqp.tokens import EVERYTHING, Issuer
+from tests.support.processes import rabbitmq_server
+from tests.support.processes.rabbitmq_server import RabbitMq
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

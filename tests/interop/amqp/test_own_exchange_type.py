@@ -8,7 +8,7 @@ import pika.exceptions
 import pytest
 
 from tests.interop.amqp.brokers import Broker
-from tests.support.broker_process import ROOT
+from tests.support.processes.broker_process import ROOT
 
 
 def test_a_plug_in_routes_for_pika_and_survives_a_restart(

@@ -9,7 +9,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.interop.amqp.brokers import AmqpPeer, Broker
-from tests.support import rabbitmq_server
+from tests.support.processes import rabbitmq_server
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 

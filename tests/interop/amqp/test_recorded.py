@@ -17,7 +17,7 @@ from tests.interop.amqp.answers import (
     play_all_raw,
     recorded,
 )
-from tests.support.rabbitmq_server import RabbitMq, missing_reason
+from tests.support.processes.rabbitmq_server import RabbitMq, missing_reason
 
 
 @pytest.fixture(scope="module")

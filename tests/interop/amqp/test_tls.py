@@ -10,8 +10,8 @@ import pytest
 from pika.credentials import ExternalCredentials
 
 from tests.interop.amqp.brokers import Broker
-from tests.support.certificates import Authority, Certificate
-from tests.support.ports import free_port
+from tests.support.processes.certificates import Authority, Certificate
+from tests.support.processes.ports import free_port
 
 HOST = "127.0.0.1"
 

@@ -12,7 +12,7 @@ from millpond.client._accumulator import Accumulator, Batch
 from millpond.client._sequences import Identity, Sequences, Verdict
 from millpond.record import build_batch, read_header
 from millpond.wire.kafka.api import ErrorCode
-from tests.support.fake_producers import ProducerState
+from tests.support.kafka.fake_producers import ProducerState
 
 PLACE = TopicPartition("t", 0)
 IN_FLIGHT = 5

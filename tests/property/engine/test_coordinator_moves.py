@@ -20,10 +20,10 @@ from millpond.engine.coordinators.groups import (
     SyncAnswer,
 )
 from millpond.engine.node.node import Node
-from tests.support.leadership import give, take
-from tests.support.memory_broker import MemoryBroker, memory_broker
-from tests.support.txn_writer import Writer, read_committed
-from tests.support.virtual_loop import run
+from tests.support.cluster.leadership import give, take
+from tests.support.cluster.memory_broker import MemoryBroker, memory_broker
+from tests.support.kafka.txn_writer import Writer, read_committed
+from tests.support.time.virtual_loop import run
 
 PARTITIONS = 2
 SETTINGS: dict[str, Any] = {

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.engine.runtime.deadlines import NEVER_MS, Deadlines
-from tests.support.virtual_loop import LoopClock, VirtualLoop
+from tests.support.time.virtual_loop import LoopClock, VirtualLoop
 
 KEYS = st.sampled_from(["a", "b", "c"])
 # (pause before it, key, due after); set at even times and due at odd ones, so that nothing coincides.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from millpond.base.errors import MillpondError
 from millpond.engine.forwarding.forwarder import Dispatch, Forwarder, RetryingForwarder
 from millpond.engine.forwarding.kept import Kept, Taken
-from tests.support.virtual_loop import run
+from tests.support.time.virtual_loop import run
 
 PAUSE_S = 2.0
 WINDOW = 3

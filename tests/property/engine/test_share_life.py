@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.wire.kafka.api import ErrorCode
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import MemoryBroker, batch, memory_broker
-from tests.support.share_reader import ACCEPT, REJECT, RELEASE, RENEW, ShareReader, configure
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import MemoryBroker, batch, memory_broker
+from tests.support.kafka.share_reader import ACCEPT, REJECT, RELEASE, RENEW, ShareReader, configure
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 
 STATE = {
     "share_coordinator_state_topic_num_partitions": "2",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from millpond.frontend.kafka.handlers import HANDLERS
 from millpond.wire.kafka.api import APIS, ApiKey
-from tests.support.memory_broker import (
+from tests.support.cluster.memory_broker import (
     MemoryBroker,
     batch,
     fetch,
@@ -20,7 +20,7 @@ from tests.support.memory_broker import (
     produced,
     values_of,
 )
-from tests.support.virtual_loop import run
+from tests.support.time.virtual_loop import run
 
 _APIS = sorted(HANDLERS, key=lambda one: one.api_key)
 

@@ -16,8 +16,8 @@ import pytest
 from millpond.frontend.rabbitmq_http import definitions, http
 from millpond.frontend.rabbitmq_http.http import Response
 from millpond.frontend.rabbitmq_http.routes import paths
-from tests.support.management import ManagedBroker, managed_broker
-from tests.support.virtual_loop import run
+from tests.support.amqp.management import ManagedBroker, managed_broker
+from tests.support.time.virtual_loop import run
 
 REQUESTS = 250
 

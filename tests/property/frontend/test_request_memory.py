@@ -17,7 +17,7 @@ from millpond.frontend.kafka.handler import Deferred
 from millpond.frontend.kafka.session import KafkaSession
 from millpond.wire.kafka.connection import SCRATCH_BYTES, Request
 from millpond.wire.kafka.primitives import BytesLike
-from tests.support.virtual_loop import run
+from tests.support.time.virtual_loop import run
 from tests.unit.frontend.kafka.test_session import FakeFrontend
 
 MIB = 1024 * 1024

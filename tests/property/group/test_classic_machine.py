@@ -24,7 +24,7 @@ from millpond.group.coordinator import GroupCoordinator
 from millpond.group.kinds import decode
 from millpond.group.messages import NEVER_MS, DeleteGroup, ForgetOffsets, GroupSettings
 from millpond.group.records import ForeignRecord
-from tests.support.group_desk import GROUP, Desk, Reader, RefusedByLog, Waiting
+from tests.support.kafka.group_host import GROUP, Desk, Reader, RefusedByLog, Waiting
 
 PROTOCOLS = {
     "range": (("range", b"\x00\x00\x00\x00\x00\x01\x00\x01t"),),

@@ -14,9 +14,9 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from millpond.group.consumer.group import ConsumerGroup
 from millpond.group.consumer.image import ConsumerState
 from millpond.group.consumer.messages import ConsumerSettings
-from tests.support.consumers import Consumer, settle
-from tests.support.epoch_group_life import EpochGroupLife
-from tests.support.group_desk import GROUP, Desk
+from tests.support.kafka.consumers import Consumer, settle
+from tests.support.kafka.epoch_group_life import EpochGroupLife
+from tests.support.kafka.group_host import GROUP, Desk
 
 NAMES = ("t", "u", "v")
 WISHES: tuple[tuple[tuple[str, ...] | None, str | None], ...] = (

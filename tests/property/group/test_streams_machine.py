@@ -15,9 +15,9 @@ from millpond.group.streams.group import StreamsGroup
 from millpond.group.streams.image import StreamsState
 from millpond.group.streams.messages import StreamsSettings
 from millpond.group.streams.records import TaskSet
-from tests.support.epoch_group_life import EpochGroupLife
-from tests.support.group_desk import GROUP, Desk
-from tests.support.streamers import COUNTS, SOURCE, WORDS, Streamer, settle
+from tests.support.kafka.epoch_group_life import EpochGroupLife
+from tests.support.kafka.group_host import GROUP, Desk
+from tests.support.kafka.streamers import COUNTS, SOURCE, WORDS, Streamer, settle
 
 
 class StreamsLife(EpochGroupLife[StreamsGroup]):

@@ -20,7 +20,7 @@ from millpond.record.batch import (
     BatchHeader,
     assign_offset,
 )
-from tests.support.log_kit import batch
+from tests.support.storage.log_kit import batch
 
 OFFSETS = st.integers(0, 12)
 BOUNDS = st.one_of(st.just(2**63 - 1), st.integers(0, 25))

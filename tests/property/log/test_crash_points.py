@@ -20,8 +20,16 @@ from millpond.log.config import LogConfig
 from millpond.log.log_dir import LogDir
 from millpond.log.partition_log import PartitionLog
 from millpond.record.records import Record
-from tests.support.faulty_storage import Crash, FaultyStorage
-from tests.support.log_kit import NOW, batch, compact, headers, latest_by_key, marker, records
+from tests.support.storage.faulty_storage import Crash, FaultyStorage
+from tests.support.storage.log_kit import (
+    NOW,
+    batch,
+    compact,
+    headers,
+    latest_by_key,
+    marker,
+    records,
+)
 
 PLAIN = TopicPartition("plain", 0)
 TABLE = TopicPartition("table", 3)

@@ -26,8 +26,8 @@ from millpond.log.partition_log import PartitionLog
 from millpond.record.batch import iter_batches
 from millpond.record.compression import Compression
 from millpond.record.records import Record
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.log_kit import NOW, batch, headers, records
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.storage.log_kit import NOW, batch, headers, records
 
 TP = TopicPartition("orders", 0)
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d"])

@@ -54,7 +54,7 @@ from millpond.metadata.records import (
     is_reserved_directory,
 )
 from millpond.metadata.sessions import Sessions
-from tests.support.cluster_facts import KNOWS_DIRECTORIES
+from tests.support.cluster.cluster_facts import KNOWS_DIRECTORIES
 
 SESSION_MS = 9000
 NODES = (1, 2, 3, 4, 5)

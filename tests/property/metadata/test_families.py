@@ -23,8 +23,8 @@ from millpond.metadata.records import (
 from millpond.rabbit import records as rabbit
 from millpond.rabbit.family import DECLARATIONS, LatestRecords
 from millpond.server.protocols import record_families
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.toy_family import TOY, NumberDeleted, NumberSet
+from tests.support.cluster.toy_family import TOY, NumberDeleted, NumberSet
+from tests.support.storage.faulty_storage import FaultyStorage
 
 KAFKA = (
     FeatureLevelRecord(name="metadata.version", feature_level=30),

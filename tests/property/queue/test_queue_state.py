@@ -15,7 +15,7 @@ from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import DeathReason, Facts, Step
 from millpond.rabbit.channel import Confirms, Held, grouped
 from millpond.record.records import decode_batch
-from tests.support.answered_queue import AnsweredQueue
+from tests.support.amqp.answered_queue import AnsweredQueue
 
 DLX = "dlx"
 

@@ -16,7 +16,7 @@ from millpond.rabbit.commands import (
     Principal,
     Unbind,
 )
-from tests.support.amqp_model import ModelBroker
+from tests.support.amqp.amqp_model import ModelBroker
 
 ROOT = Principal(connection="c1")
 EXCHANGES = "abcde"

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from millpond.base.errors import MillpondError
 from millpond.log.config import LogConfig
 from millpond.replication.leadership import InSyncRequest
-from tests.support.replica_set import LAG_MS, ReplicaSet
+from tests.support.cluster.replica_set import LAG_MS, ReplicaSet
 
 NODES = st.sampled_from([1, 2, 3])
 

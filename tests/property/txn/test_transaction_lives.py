@@ -16,10 +16,16 @@ from hypothesis import strategies as st
 
 from millpond.base.errors import StorageFailure
 from millpond.wire.kafka.api import ApiKey, ErrorCode
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import MemoryBroker, batch, memory_broker, produce, produced
-from tests.support.txn_writer import Writer, committed_offset, read_committed
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import (
+    MemoryBroker,
+    batch,
+    memory_broker,
+    produce,
+    produced,
+)
+from tests.support.kafka.txn_writer import Writer, committed_offset, read_committed
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 
 PARTITIONS = 2
 NAMES = ("red", "blue")

@@ -10,7 +10,7 @@ from millpond.wire.kafka.messages.metadata import MetadataRequest, MetadataReque
 from tests.sim.cluster.connection import Connection, Disconnected
 from tests.sim.cluster.network import Network
 from tests.sim.cluster.node import Node
-from tests.support.sim_loop import ProcessLoop
+from tests.support.time.sim_loop import ProcessLoop
 
 REQUEST_TIMEOUT = 15.0
 

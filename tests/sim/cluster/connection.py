@@ -12,7 +12,7 @@ from millpond.wire.kafka.primitives import BytesLike
 from millpond.wire.shape import NEED_DATA
 from tests.sim.cluster.network import OUTSIDE, Network
 from tests.sim.cluster.node import Node
-from tests.support.sim_loop import ProcessLoop
+from tests.support.time.sim_loop import ProcessLoop
 
 
 class Disconnected(Exception):

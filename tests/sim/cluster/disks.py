@@ -23,7 +23,7 @@ from tests.sim.cluster.story import create, persistently, read_all
 from tests.sim.cluster.trace import Broken, Trace
 from tests.sim.cluster.watch import Watch
 from tests.sim.cluster.world import Shape, World
-from tests.support.faulty_storage import FaultyStorage
+from tests.support.storage.faulty_storage import FaultyStorage
 
 _TOPIC = "strict"
 _PARTITIONS = 3

@@ -9,7 +9,7 @@ from millpond.record.batch import iter_batches
 from tests.sim.cluster.node import Node
 from tests.sim.cluster.world import World
 from tests.sim.partitions import halves, ring
-from tests.support.faulty_storage import FaultyStorage
+from tests.support.storage.faulty_storage import FaultyStorage
 
 # Of a batch: what comes before says where it stands, and may change on its way.
 _CRC_COVERS_FROM = 21

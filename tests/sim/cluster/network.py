@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from millpond.base.errors import MillpondError, PeerGone, PeerUnreachable
 from tests.sim.cluster.trace import Trace
-from tests.support.sim_loop import ProcessLoop, Scheduler
+from tests.support.time.sim_loop import ProcessLoop, Scheduler
 
 # Where clients live, as far as cuts are concerned.
 OUTSIDE = 0

@@ -17,8 +17,8 @@ from millpond.metadata.configs import BrokerConfig, Value
 from millpond.server.protocols import record_families
 from tests.sim.cluster.network import Network, SimPeers, SimWatch
 from tests.sim.cluster.trace import Trace
-from tests.support.faulty_storage import Crash, FaultyStorage
-from tests.support.sim_loop import ProcessLoop, Scheduler
+from tests.support.storage.faulty_storage import Crash, FaultyStorage
+from tests.support.time.sim_loop import ProcessLoop, Scheduler
 
 EPOCH_MS = 1_700_000_000_000
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 
-from tests.support.sim_loop import Scheduler
+from tests.support.time.sim_loop import Scheduler
 
 
 class Broken(AssertionError):

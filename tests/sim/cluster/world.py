@@ -22,7 +22,7 @@ from tests.sim.cluster.network import Network
 from tests.sim.cluster.node import Node
 from tests.sim.cluster.producers import Producer
 from tests.sim.cluster.trace import Broken, Trace
-from tests.support.sim_loop import ProcessLoop, Scheduler, Stuck
+from tests.support.time.sim_loop import ProcessLoop, Scheduler, Stuck
 
 # The time-outs of sessions are Kafka's. Those of the quorum and of replication are longer in most worlds, and
 # long polls with them, so that quiet times cost little; some worlds have Kafka's.

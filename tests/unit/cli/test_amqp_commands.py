@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from millpond import Broker
 from millpond.cli import cli
 from millpond.cli.output import Exit
-from tests.support.ports import free_port
+from tests.support.processes.ports import free_port
 
 Run = Callable[..., Result]
 LISTENERS = "PLAINTEXT://127.0.0.1:0,AMQP://127.0.0.1:0,MANAGEMENT://127.0.0.1:0"

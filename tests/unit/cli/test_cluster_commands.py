@@ -17,8 +17,8 @@ from millpond.cli.cluster import look
 from millpond.cli.cluster_view import NodeView, node_table
 from millpond.client import Admin, Cluster, FeatureInfo, LogDirInfo, OutOfTime, QuorumInfo
 from millpond.wire.kafka.api import ApiKey
-from tests.support.fake_cluster import NOW_MS, FakeCluster, running
-from tests.support.fake_kafka import tp
+from tests.support.kafka.fake_cluster import NOW_MS, FakeCluster, running
+from tests.support.kafka.fake_kafka import tp
 
 Run = Callable[..., Result]
 

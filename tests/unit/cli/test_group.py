@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from millpond import Broker
-from tests.support.ports import wait_until
+from tests.support.processes.ports import wait_until
 from tests.unit.cli.conftest import Run
 
 

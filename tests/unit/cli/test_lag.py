@@ -9,7 +9,7 @@ from millpond import Broker
 from millpond.cli.lag import GLANCE_BYTES, Bounds, Glance, Lag, look_at, measure
 from millpond.cli.output import human_seconds
 from millpond.record.builder import build_batch
-from tests.support.poison import POISON, poisoned
+from tests.support.storage.poison import POISON, poisoned
 from tests.unit.cli.conftest import Run
 
 NOW_MS = 1_000_000

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from millpond.base.ids import TopicPartition
 from millpond.cli import cli
 from millpond.log import FileStorage, LogConfig, LogDir
-from tests.support.log_kit import NOW, append, batch, marker
-from tests.support.poison import POISON, poisoned
+from tests.support.storage.log_kit import NOW, append, batch, marker
+from tests.support.storage.poison import POISON, poisoned
 
 SEGMENT = "00000000000000000000"
 SIZE = 152  # of each of the first batches

@@ -15,7 +15,7 @@ from millpond.cli.moves import (
     write_plan,
 )
 from millpond.client import BrokerInfo, PartitionInfo, TopicInfo
-from tests.support.fake_kafka import tp
+from tests.support.kafka.fake_kafka import tp
 
 
 def topic(name: str, *replicas: tuple[int, ...]) -> TopicInfo:

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JNetworkError
 from millpond.cli import cli
 from millpond.spark.pipelines import running
 from millpond.spark.session import build_session
-from tests.support.ports import free_port
+from tests.support.processes.ports import free_port
 
 SESSION = f"{build_session.__module__}.{build_session.__name__}"
 LAKE = ("pipeline", "run", "lake", "--from", "clicks", "--to", "lake")

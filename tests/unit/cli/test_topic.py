@@ -5,7 +5,7 @@ import json
 import pytest
 
 from millpond.cli.topic import total_size
-from tests.support.ports import free_port
+from tests.support.processes.ports import free_port
 from tests.unit.cli.conftest import Run
 
 

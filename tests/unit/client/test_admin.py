@@ -18,7 +18,7 @@ from millpond.client import (
     ResourceType,
 )
 from millpond.wire.kafka.api import ErrorCode
-from tests.support.fake_kafka import tp
+from tests.support.kafka.fake_kafka import tp
 from tests.unit.client.test_cluster import run
 
 NOON = 1_700_000_000_000

@@ -4,8 +4,8 @@ import pytest
 
 from millpond.client import Admin, BrokerRefused, ElectionType, Reassignment
 from millpond.wire.kafka.api import ApiKey, ErrorCode
-from tests.support.fake_cluster import FakeCluster
-from tests.support.fake_kafka import DROP, tp
+from tests.support.kafka.fake_cluster import FakeCluster
+from tests.support.kafka.fake_kafka import DROP, tp
 from tests.unit.client.test_cluster import cluster_of, run
 
 

@@ -21,8 +21,8 @@ from millpond.client import (
 )
 from millpond.client._model import parse_bootstrap
 from millpond.wire.kafka.api import ApiKey, ErrorCode
-from tests.support.fake_kafka import DROP, SILENCE, FakeKafka, tp
-from tests.support.ports import free_port
+from tests.support.kafka.fake_kafka import DROP, SILENCE, FakeKafka, tp
+from tests.support.processes.ports import free_port
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from millpond.client._fetch_loop import FetchLimits, FetchLoop
 from millpond.client.errors import BrokerRefused
 from millpond.record import build_batch, iter_batches
 from millpond.wire.kafka.api import ApiKey, ErrorCode
-from tests.support.fake_kafka import DROP, FakeKafka, tp
+from tests.support.kafka.fake_kafka import DROP, FakeKafka, tp
 from tests.unit.client.test_cluster import cluster_of, run
 
 LIMITS = FetchLimits(max_wait_ms=5)

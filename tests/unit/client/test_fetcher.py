@@ -20,8 +20,8 @@ from millpond.client import (
 from millpond.client.fetcher import FetchedBatch
 from millpond.record import EndTxnMarker, build_batch, read_header
 from millpond.wire.kafka.api import ApiKey, ErrorCode
-from tests.support.fake_kafka import DROP, FakeKafka, tp
-from tests.support.poison import POISON, poisoned
+from tests.support.kafka.fake_kafka import DROP, FakeKafka, tp
+from tests.support.storage.poison import POISON, poisoned
 from tests.unit.client.test_cluster import cluster_of, run
 
 

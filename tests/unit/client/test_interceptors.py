@@ -15,7 +15,7 @@ from millpond.client import (
     RecordMetadata,
 )
 from millpond.wire.kafka.api import ApiKey, ErrorCode
-from tests.support.fake_kafka import FakeKafka
+from tests.support.kafka.fake_kafka import FakeKafka
 from tests.unit.client.test_cluster import cluster_of, run
 from tests.unit.client.test_producer import stored
 

@@ -16,7 +16,7 @@ from millpond.client import (
 )
 from millpond.record import Compression, Record, decode_batch, read_header
 from millpond.wire.kafka.api import ApiKey, ErrorCode
-from tests.support.fake_kafka import DROP, SILENCE, FakeKafka
+from tests.support.kafka.fake_kafka import DROP, SILENCE, FakeKafka
 from tests.unit.client.test_cluster import cluster_of, run
 
 

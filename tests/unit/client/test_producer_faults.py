@@ -11,7 +11,7 @@ from millpond.client import ClientError, NotSerializable, OutOfTime, Producer
 from millpond.client.records import RecordMetadata
 from millpond.record import decode_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
-from tests.support.fake_kafka import DROP, DROP_AFTER, SILENCE, FakeKafka, Trouble
+from tests.support.kafka.fake_kafka import DROP, DROP_AFTER, SILENCE, FakeKafka, Trouble
 from tests.unit.client.test_cluster import cluster_of, run
 from tests.unit.client.test_producer import stored
 

@@ -38,10 +38,10 @@ from millpond.raft.messages import (
 from millpond.replication.fetch_session import ReplicaPosition
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.vote import PartitionData, TopicData, VoteRequest
-from tests.support.memory_broker import batch
-from tests.support.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.memory_peers import MemoryPeers
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import batch
+from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.cluster.memory_peers import MemoryPeers
+from tests.support.time.virtual_loop import run
 
 
 async def make(cluster: MemoryCluster) -> Partition:

@@ -9,8 +9,8 @@ from millpond.base.errors import MillpondError, NotController, PolicyViolation
 from millpond.engine.node.node import Node
 from millpond.engine.peers import PeerRequest
 from millpond.metadata.records import RESOURCE_GROUP, ConfigRecord
-from tests.support.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.time.virtual_loop import run
 
 GROUP = "counted"
 

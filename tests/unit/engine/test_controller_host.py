@@ -49,10 +49,10 @@ from millpond.record.builder import build_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 from millpond.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import batch, fetch, fetched, produce, produced
-from tests.support.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.virtual_loop import LoopClock, run
+from tests.support.cluster.memory_broker import batch, fetch, fetched, produce, produced
+from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import LoopClock, run
 
 
 async def make(

@@ -21,13 +21,13 @@ from millpond.record.batch import BatchHeader
 from millpond.record.records import Record
 from millpond.replication.partition import Partition
 from millpond.wire.kafka.api import ErrorCode
-from tests.support.leadership import commit_all, give, take
-from tests.support.memory_broker import MemoryBroker, batch, memory_broker
-from tests.support.share_reader import ACCEPT, ShareReader, configure
-from tests.support.share_reader import GROUP as POOL
-from tests.support.streamers import WORD_COUNT
-from tests.support.txn_writer import Writer, committed_offset, read_committed
-from tests.support.virtual_loop import run
+from tests.support.cluster.leadership import commit_all, give, take
+from tests.support.cluster.memory_broker import MemoryBroker, batch, memory_broker
+from tests.support.kafka.share_reader import ACCEPT, ShareReader, configure
+from tests.support.kafka.share_reader import GROUP as POOL
+from tests.support.kafka.streamers import WORD_COUNT
+from tests.support.kafka.txn_writer import Writer, committed_offset, read_committed
+from tests.support.time.virtual_loop import run
 from tests.unit.engine.test_groups import GROUP, Reader, committed, described
 
 SMALL: dict[str, Any] = {

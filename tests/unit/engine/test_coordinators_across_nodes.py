@@ -11,15 +11,15 @@ from millpond.engine.coordinators.transactions import Status, Write
 from millpond.engine.peers import JoinTransaction, WriteMarkers
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
-from tests.support.coordinator_nodes import (
+from tests.support.cluster.coordinator_nodes import (
     ONE,
     THREE,
     TWO,
     CoordinatorNodes,
     coordinator_nodes,
 )
-from tests.support.txn_writer import Writer, committed_offset, read_committed
-from tests.support.virtual_loop import run
+from tests.support.kafka.txn_writer import Writer, committed_offset, read_committed
+from tests.support.time.virtual_loop import run
 from tests.unit.engine.test_groups import Reader, committed
 
 GROUP = "readers"

@@ -13,9 +13,9 @@ from millpond.engine.quorum import metadata_snapshot, snapshotting
 from millpond.engine.quorum.metadata_snapshot import snapshot_path
 from millpond.log.storage import Storage
 from millpond.metadata.records import RESOURCE_GROUP, ConfigRecord
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 
 Damage = Callable[[FaultyStorage, str], None]
 

@@ -10,7 +10,7 @@ from millpond.engine.queues.dead_letters import RETRY_PAUSE_S, DeadLetters
 from millpond.engine.queues.queue_handle import NEVER_READ
 from millpond.queue.steps import DeadLetter, DeathReason
 from millpond.rabbit.names import queue_of
-from tests.support.virtual_loop import run
+from tests.support.time.virtual_loop import run
 
 
 class StuckQueue:

@@ -24,17 +24,17 @@ from millpond.record.records import Record, decode_batch
 from millpond.replication.partition import Partition
 from millpond.timer.facts import Target
 from millpond.wire.kafka.api import ApiKey, ErrorCode
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.leadership import commit_all, give, take
-from tests.support.memory_broker import (
+from tests.support.cluster.leadership import commit_all, give, take
+from tests.support.cluster.memory_broker import (
     MemoryBroker,
     MemoryClient,
     memory_broker,
     produce,
     produced,
 )
-from tests.support.replica_nodes import TOPIC_ID, ReplicaNodes, replica_nodes
-from tests.support.virtual_loop import LoopClock, run
+from tests.support.cluster.replica_nodes import TOPIC_ID, ReplicaNodes, replica_nodes
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import LoopClock, run
 
 Story = Callable[[MemoryBroker], Awaitable[None]]
 NOW_MS = LoopClock.EPOCH_MS

@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from millpond.engine.api import CreateTopic
-from tests.support.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.time.virtual_loop import run
 
 
 async def make(cluster: MemoryCluster, *names: str, replicas: int = 3) -> None:

@@ -12,10 +12,10 @@ from millpond.raft.messages import Vote
 from millpond.record.builder import build_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import memory_broker
-from tests.support.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.virtual_loop import LoopClock, run, virtual_loop
+from tests.support.cluster.memory_broker import memory_broker
+from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import LoopClock, run, virtual_loop
 
 # What the issue asks for: others lead, and nobody waits for the node, within this time.
 TAKEN_OVER_S = 2.0

@@ -20,8 +20,8 @@ from millpond.wire.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from tests.support.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.virtual_loop import LoopClock, run
+from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.time.virtual_loop import LoopClock, run
 
 
 def first(cluster: MemoryCluster) -> PartitionImage:

@@ -15,9 +15,9 @@ from millpond.base.errors import (
 )
 from millpond.engine.api import RESOURCE_BROKER, RESOURCE_TOPIC, AlterConfigs, AlterOp, CreateTopic
 from millpond.record.builder import build_batch
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import MemoryBroker, batch, memory_broker, values_of
-from tests.support.virtual_loop import LoopClock, run
+from tests.support.cluster.memory_broker import MemoryBroker, batch, memory_broker, values_of
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import LoopClock, run
 
 
 def write(broker: MemoryBroker, *values: bytes, topic: str = "t") -> None:

@@ -10,11 +10,11 @@ from millpond.engine.node.node import Node
 from millpond.metadata.levels import MILLPOND_VERSION
 from millpond.metadata.records import FeatureLevelRecord
 from millpond.server.protocols import AMQP, Scheme, register, unregister
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import memory_broker
-from tests.support.memory_cluster import memory_cluster
-from tests.support.toy_family import TOY, NumberDeleted, NumberSet, ToyFact
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import memory_broker
+from tests.support.cluster.memory_cluster import memory_cluster
+from tests.support.cluster.toy_family import TOY, NumberDeleted, NumberSet, ToyFact
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from millpond.base.errors import MillpondError, StorageFailure, UnknownTopic
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import batch, memory_broker
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import batch, memory_broker
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 
 
 class CountingDisk(FaultyStorage):

@@ -16,8 +16,8 @@ from millpond.engine.peers import ReplicaFetch, ReplicaRead, ReplicaReads
 from millpond.engine.replication import follower_reads
 from millpond.replication.fetch_session import OUT_OF_SESSION, SESSION_BEGINS, ReplicaPosition
 from millpond.replication.serving import admit
-from tests.support.replica_nodes import ReplicaNodes, replica_nodes
-from tests.support.virtual_loop import run, virtual_loop
+from tests.support.cluster.replica_nodes import ReplicaNodes, replica_nodes
+from tests.support.time.virtual_loop import run, virtual_loop
 
 Key = tuple[Any, int]
 

@@ -37,8 +37,7 @@ from millpond.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from millpond.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import (
+from tests.support.cluster.memory_broker import (
     MemoryBroker,
     MemoryClient,
     batch,
@@ -46,7 +45,8 @@ from tests.support.memory_broker import (
     produce,
     produced,
 )
-from tests.support.virtual_loop import run
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 
 GROUP = "readers"
 NO_DELAY: dict[str, Any] = {

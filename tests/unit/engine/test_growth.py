@@ -12,10 +12,10 @@ from millpond.engine.api import CreateTopic, PartitionImage, Reassignment
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from millpond.wire.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import batch, values_of
-from tests.support.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import batch, values_of
+from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 
 # How a newcomer is told of the quorum: by the list of those who voted at first, or by addresses only.
 WAYS = pytest.mark.parametrize(

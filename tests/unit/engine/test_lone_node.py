@@ -12,10 +12,10 @@ from millpond.metadata.image import PartitionImage
 from millpond.metadata.records import NO_LEADER, PartitionChangeRecord
 from millpond.record.builder import build_batch
 from millpond.server.protocols import record_families
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import SeededRng
-from tests.support.memory_cluster import memory_cluster
-from tests.support.virtual_loop import LoopClock, run, virtual_loop
+from tests.support.cluster.memory_broker import SeededRng
+from tests.support.cluster.memory_cluster import memory_cluster
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import LoopClock, run, virtual_loop
 from tests.unit.engine.test_growth import join
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from millpond.base.ids import TopicPartition
 from millpond.log import checkpoint
-from tests.support.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.time.virtual_loop import run
 from tests.unit.engine.test_eligible_leaders import ends, first, make, write
 
 

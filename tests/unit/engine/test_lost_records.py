@@ -19,8 +19,7 @@ from millpond.wire.kafka.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import (
+from tests.support.cluster.memory_broker import (
     MemoryBroker,
     batch,
     fetch,
@@ -28,9 +27,10 @@ from tests.support.memory_broker import (
     memory_broker,
     values_of,
 )
-from tests.support.share_reader import ShareReader, configure, taken
-from tests.support.txn_writer import Writer
-from tests.support.virtual_loop import run
+from tests.support.kafka.share_reader import ShareReader, configure, taken
+from tests.support.kafka.txn_writer import Writer
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 from tests.unit.engine.test_groups import NO_DELAY, Reader, committed
 
 WRITTEN = [b"%02d" % number * 20 for number in range(12)]

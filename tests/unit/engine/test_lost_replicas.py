@@ -7,7 +7,7 @@ import pytest
 from millpond.base.ids import TopicPartition
 from millpond.engine.cluster.lost_replicas import lost_replicas
 from millpond.metadata.image import PartitionImage
-from tests.support.cluster_facts import ORDERS, orders, partition
+from tests.support.cluster.cluster_facts import ORDERS, orders, partition
 
 IN_SYNC = partition((1, 2), (1, 2), 2)
 

@@ -10,8 +10,8 @@ from millpond.engine.partitions.maintenance import Maintenance
 from millpond.log.compaction import CompactionPlan
 from millpond.record.batch import write_crc
 from millpond.record.builder import build_batch
-from tests.support.memory_broker import MemoryBroker, batch, memory_broker, records_of
-from tests.support.virtual_loop import LoopClock, run, virtual_loop
+from tests.support.cluster.memory_broker import MemoryBroker, batch, memory_broker, records_of
+from tests.support.time.virtual_loop import LoopClock, run, virtual_loop
 
 HOUR_S = 3600.0
 

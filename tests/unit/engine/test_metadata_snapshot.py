@@ -10,9 +10,9 @@ from millpond.engine.quorum.metadata_snapshot import read_snapshot, write_snapsh
 from millpond.metadata.families import NO_FAMILIES
 from millpond.metadata.image import Image, apply
 from millpond.metadata.image_records import image_records
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import MemoryBroker, memory_broker
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import MemoryBroker, memory_broker
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 
 DIRECTORY = "data/__cluster_metadata-0"
 ENOUGH = 10_000_000

@@ -7,7 +7,7 @@ from millpond.metadata.configs import BrokerConfig
 from millpond.metadata.elections import decide_one_min_isr, rules_of
 from millpond.metadata.image import Image, apply
 from millpond.metadata.records import RESOURCE_BROKER, ConfigRecord
-from tests.support.cluster_facts import KEEPS_ELIGIBLE
+from tests.support.cluster.cluster_facts import KEEPS_ELIGIBLE
 
 
 def value(text: str, name: str = "") -> ConfigRecord:

@@ -8,11 +8,11 @@ from millpond.base.errors import MetadataMissing
 from millpond.base.ids import NodeId
 from millpond.metadata.controller import CreateTopic
 from millpond.wire.amqp.methods import QueueDeclare
-from tests.support.amqp_cluster import amqp_cluster
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import memory_broker
-from tests.support.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.virtual_loop import run
+from tests.support.amqp.amqp_cluster import amqp_cluster
+from tests.support.cluster.memory_broker import memory_broker
+from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 
 METADATA = "data/__cluster_metadata-0"
 

@@ -3,9 +3,9 @@
 import pytest
 
 from millpond.engine.coordinators.record_replay import stored_batches
-from tests.support.memory_broker import batch, memory_broker
-from tests.support.poison import BROKEN_COMPRESSION, POISON, poisoned, sealed
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import batch, memory_broker
+from tests.support.storage.poison import BROKEN_COMPRESSION, POISON, poisoned, sealed
+from tests.support.time.virtual_loop import run
 
 
 def test_the_facts_behind_poison_are_loaded(caplog: pytest.LogCaptureFixture) -> None:

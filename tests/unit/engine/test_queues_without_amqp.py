@@ -13,8 +13,8 @@ from millpond.queue.steps import Handout
 from millpond.rabbit.commands import DeclareQueue, Principal
 from millpond.record.builder import NewRecord
 from millpond.record.records import Record
-from tests.support.memory_broker import memory_broker
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import memory_broker
+from tests.support.time.virtual_loop import run
 
 TTL = "ttl"
 

@@ -28,10 +28,10 @@ from millpond.raft.messages import Fetch, FetchAnswer, ReplicaKey
 from millpond.raft.voters import Voter
 from millpond.record.builder import build_batch
 from millpond.server.protocols import record_families
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import SeededRng, memory_broker
-from tests.support.memory_peers import MemoryNetwork
-from tests.support.virtual_loop import LoopClock, run, virtual_loop
+from tests.support.cluster.memory_broker import SeededRng, memory_broker
+from tests.support.cluster.memory_peers import MemoryNetwork
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import LoopClock, run, virtual_loop
 
 VOTERS = (1, 2, 3)
 

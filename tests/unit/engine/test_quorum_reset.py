@@ -15,10 +15,10 @@ from millpond.raft.epochs import EPOCH_MAX
 from millpond.raft.messages import ReplicaKey, Vote
 from millpond.server.embedded import Broker
 from millpond.server.protocols import record_families
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import memory_broker
-from tests.support.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.virtual_loop import LoopClock, run, virtual_loop
+from tests.support.cluster.memory_broker import memory_broker
+from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import LoopClock, run, virtual_loop
 
 
 async def make_topic(cluster: MemoryCluster, name: str) -> None:

@@ -20,8 +20,8 @@ from millpond.raft.voters import Endpoint, Voter, VoterSet
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
 from millpond.record.records import decode_batch
-from tests.support.faulty_storage import Crash, FaultyStorage
-from tests.support.log_kit import restore
+from tests.support.storage.faulty_storage import Crash, FaultyStorage
+from tests.support.storage.log_kit import restore
 
 KEY = TopicPartition("__cluster_metadata", 0)
 DIRECTORY = "data/__cluster_metadata-0"

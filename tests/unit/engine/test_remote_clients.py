@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from millpond.engine.queues.hosted.remote_clients import _RemoteNode
 from millpond.engine.queues.remote.queue_messages import Answered
-from tests.support.virtual_loop import run
+from tests.support.time.virtual_loop import run
 
 
 def test_a_poll_that_is_repeated_by_another_way_loses_and_doubles_nothing() -> None:

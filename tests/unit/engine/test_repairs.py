@@ -11,8 +11,8 @@ from millpond.base.ids import TopicPartition
 from millpond.log.repair import RepairPlan
 from millpond.log.segment import Damage
 from millpond.record.batch import iter_batches
-from tests.support.replica_nodes import ReplicaNodes, replica_nodes
-from tests.support.virtual_loop import run
+from tests.support.cluster.replica_nodes import ReplicaNodes, replica_nodes
+from tests.support.time.virtual_loop import run
 
 WAYS = pytest.mark.parametrize("wire", [False, True], ids=["calls", "bytes"])
 FIRST = "data/t-0/00000000000000000000.log"

@@ -14,8 +14,8 @@ from millpond.engine.replication.follower_reads import FollowerReads
 from millpond.log.checkpoint import HIGH_WATERMARKS_FILE, read_offsets
 from millpond.replication.fetch_session import SESSION_BEGINS
 from millpond.replication.following import FollowStep, take
-from tests.support.replica_nodes import ReplicaNodes, replica_nodes
-from tests.support.virtual_loop import run
+from tests.support.cluster.replica_nodes import ReplicaNodes, replica_nodes
+from tests.support.time.virtual_loop import run
 
 WAYS = pytest.mark.parametrize("wire", [False, True], ids=["calls", "bytes"])
 

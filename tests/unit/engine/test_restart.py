@@ -7,9 +7,9 @@ import pytest
 from millpond.base.errors import StorageFailure
 from millpond.log.storage import Names
 from millpond.record.builder import build_batch
-from tests.support.faulty_storage import Crash, FaultyStorage
-from tests.support.memory_broker import MemoryBroker, memory_broker
-from tests.support.virtual_loop import LoopClock, run
+from tests.support.cluster.memory_broker import MemoryBroker, memory_broker
+from tests.support.storage.faulty_storage import Crash, FaultyStorage
+from tests.support.time.virtual_loop import LoopClock, run
 
 
 def write_keys(broker: MemoryBroker, count: int) -> None:

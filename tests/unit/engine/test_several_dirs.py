@@ -21,10 +21,10 @@ from millpond.wire.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from millpond.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import MemoryBroker, memory_broker
-from tests.support.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.virtual_loop import LoopClock, run
+from tests.support.cluster.memory_broker import MemoryBroker, memory_broker
+from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import LoopClock, run
 
 # Virtual. By then partitions that could not be opened were tried again; that they stay shut shows nowhere.
 RETRY_S = 120

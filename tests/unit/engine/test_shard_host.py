@@ -20,9 +20,9 @@ from millpond.engine.partitions.partitions import Partitions
 from millpond.record.batch import BatchHeader
 from millpond.record.builder import build_batch
 from millpond.record.records import Record
-from tests.support.leadership import commit_all, give, take
-from tests.support.memory_broker import MemoryBroker, memory_broker
-from tests.support.virtual_loop import run
+from tests.support.cluster.leadership import commit_all, give, take
+from tests.support.cluster.memory_broker import MemoryBroker, memory_broker
+from tests.support.time.virtual_loop import run
 
 TOPIC = "sums"
 

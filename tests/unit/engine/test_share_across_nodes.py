@@ -17,16 +17,16 @@ from millpond.engine.peers import (
 )
 from millpond.group.share.records import ACKNOWLEDGED, ShareKey, StateBatch
 from millpond.wire.kafka.api import ErrorCode
-from tests.support.coordinator_nodes import (
+from tests.support.cluster.coordinator_nodes import (
     ONE,
     THREE,
     TWO,
     CoordinatorNodes,
     coordinator_nodes,
 )
-from tests.support.memory_broker import batch
-from tests.support.share_reader import ACCEPT, GROUP, ShareReader, configure
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import batch
+from tests.support.kafka.share_reader import ACCEPT, GROUP, ShareReader, configure
+from tests.support.time.virtual_loop import run
 
 ways = pytest.mark.parametrize("wire", [False, True], ids=["calls", "bytes"])
 

@@ -28,10 +28,16 @@ from millpond.wire.kafka.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
 )
 from millpond.wire.kafka.messages.share_group_describe import ShareGroupDescribeRequest
-from tests.support.coordinator_nodes import ONE, THREE, TWO, CoordinatorNodes, coordinator_nodes
-from tests.support.memory_broker import batch
-from tests.support.share_reader import ACCEPT, GROUP, REJECT, ShareReader, configure
-from tests.support.virtual_loop import run
+from tests.support.cluster.coordinator_nodes import (
+    ONE,
+    THREE,
+    TWO,
+    CoordinatorNodes,
+    coordinator_nodes,
+)
+from tests.support.cluster.memory_broker import batch
+from tests.support.kafka.share_reader import ACCEPT, GROUP, REJECT, ShareReader, configure
+from tests.support.time.virtual_loop import run
 
 WAYS = pytest.mark.parametrize("wire", [False, True], ids=["calls", "bytes"])
 LETTERS = "dlq.pool"

@@ -16,9 +16,9 @@ from millpond.wire.kafka.messages.streams_group_heartbeat import (
     Topology,
 )
 from millpond.wire.kafka.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import MemoryBroker, MemoryClient, memory_broker
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import MemoryBroker, MemoryClient, memory_broker
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 
 APP = "word-count"
 MISSING_INTERNAL = 3

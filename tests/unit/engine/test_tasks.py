@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from millpond.engine.runtime.tasks import TaskOwner
-from tests.support.virtual_loop import run
+from tests.support.time.virtual_loop import run
 
 
 def test_a_task_that_others_rely_on_begins_again_after_a_mistake(

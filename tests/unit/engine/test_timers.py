@@ -16,11 +16,11 @@ from millpond.record.records import Record, decode_batch
 from millpond.timer.delayed import Delayed, Kind, encode
 from millpond.timer.facts import Target
 from millpond.timer.shard import Entry, Schedule
-from tests.support.coordinator_nodes import ONE, THREE, TWO, coordinator_nodes
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.leadership import commit_all, give, take
-from tests.support.memory_broker import MemoryBroker, memory_broker
-from tests.support.virtual_loop import LoopClock, run
+from tests.support.cluster.coordinator_nodes import ONE, THREE, TWO, coordinator_nodes
+from tests.support.cluster.leadership import commit_all, give, take
+from tests.support.cluster.memory_broker import MemoryBroker, memory_broker
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import LoopClock, run
 
 Story = Callable[[MemoryBroker, Target], Awaitable[None]]
 

@@ -41,8 +41,7 @@ from millpond.wire.kafka.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import (
+from tests.support.cluster.memory_broker import (
     MemoryBroker,
     batch,
     fetch,
@@ -51,8 +50,9 @@ from tests.support.memory_broker import (
     produce,
     values_of,
 )
-from tests.support.txn_writer import Writer, committed_offset, read_committed
-from tests.support.virtual_loop import run
+from tests.support.kafka.txn_writer import Writer, committed_offset, read_committed
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 
 SMALL: dict[str, Any] = {
     "offsets_topic_num_partitions": "3",

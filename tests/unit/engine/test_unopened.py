@@ -7,9 +7,9 @@ import pytest
 
 from millpond.base.errors import StorageFailure
 from millpond.base.ids import TopicPartition
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import MemoryBroker, batch, memory_broker, records_of
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import MemoryBroker, batch, memory_broker, records_of
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 
 # Longer than any pause between two attempts.
 _WHILE_S = 70.0

@@ -16,7 +16,7 @@ from millpond.raft.messages import (
     SnapshotId,
     SnapshotInstalled,
 )
-from tests.support.virtual_loop import run
+from tests.support.time.virtual_loop import run
 from tests.unit.engine.test_quorum_host import VOTERS, cluster, known
 
 METADATA = "__cluster_metadata"

@@ -3,8 +3,8 @@
 import asyncio
 
 from millpond.engine.partitions.waiters import ReadWaiter
-from tests.support.memory_broker import MemoryBroker, batch, memory_broker
-from tests.support.virtual_loop import run, virtual_loop
+from tests.support.cluster.memory_broker import MemoryBroker, batch, memory_broker
+from tests.support.time.virtual_loop import run, virtual_loop
 
 
 def wait(

@@ -36,9 +36,9 @@ from millpond.group.records import (
     GroupRecord,
     OffsetCommitted,
 )
-from tests.support.consumers import Consumer
-from tests.support.group_desk import GROUP, Desk
-from tests.support.streamers import SOURCE, Streamer
+from tests.support.kafka.consumers import Consumer
+from tests.support.kafka.group_host import GROUP, Desk
+from tests.support.kafka.streamers import SOURCE, Streamer
 
 HOUR_MS = 60 * 60_000
 

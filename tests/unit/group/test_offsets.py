@@ -23,7 +23,7 @@ from millpond.group.messages import (
 )
 from millpond.group.offsets import partition_for
 from millpond.group.records import CommittedOffset, OffsetForgotten
-from tests.support.group_desk import GROUP, Desk, Reader, RefusedByLog
+from tests.support.kafka.group_host import GROUP, Desk, Reader, RefusedByLog
 
 DAY_MS = 24 * 60 * 60_000
 

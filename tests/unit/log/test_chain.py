@@ -9,8 +9,8 @@ from millpond.log.config import LogConfig
 from millpond.log.partition_log import PartitionLog
 from millpond.log.verify import verify_partition
 from millpond.record.batch import iter_batches
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.log_kit import (
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.storage.log_kit import (
     NOW,
     append,
     batch,

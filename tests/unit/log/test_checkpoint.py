@@ -8,7 +8,7 @@ from millpond.base.ids import TopicPartition
 from millpond.log import checkpoint
 from millpond.log.checkpoint import CorruptCheckpoint, DirectoryMeta
 from millpond.log.leader_epochs import LeaderEpochs
-from tests.support.faulty_storage import FaultyStorage
+from tests.support.storage.faulty_storage import FaultyStorage
 
 ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 

@@ -12,8 +12,8 @@ from millpond.log.partition_log import PartitionLog
 from millpond.log.storage import FileStorage
 from millpond.record.batch import BatchHeader, check_crc, write_crc
 from millpond.record.compression import Compression
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.log_kit import (
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.storage.log_kit import (
     NOW,
     append,
     batch,

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from millpond.log.index import CorruptIndex, IndexCache, OffsetIndex, TimeIndex
-from tests.support.faulty_storage import FaultyStorage
+from tests.support.storage.faulty_storage import FaultyStorage
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from millpond.log.checkpoint import INCARNATION_FILE, NO_REGISTRATIONS, Registra
 from millpond.log.config import LogConfig
 from millpond.log.log_dir import LogDir, WrongDirectory
 from millpond.log.storage import FileStorage, Names, Storage
-from tests.support.faulty_storage import Crash, FaultyStorage
-from tests.support.log_kit import NOW, append, batch, compact, fill, offsets
+from tests.support.storage.faulty_storage import Crash, FaultyStorage
+from tests.support.storage.log_kit import NOW, append, batch, compact, fill, offsets
 
 ORDERS = TopicPartition("orders", 0)
 ID = UUID("00112233-4455-6677-8899-aabbccddeeff")

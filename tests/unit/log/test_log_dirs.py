@@ -11,8 +11,8 @@ from millpond.log.checkpoint import NO_EPOCH, Registrations
 from millpond.log.config import LogConfig
 from millpond.log.log_dir import LogDir, WrongDirectory
 from millpond.log.log_dirs import LogDirs
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.log_kit import NOW, append, batch
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.storage.log_kit import NOW, append, batch
 
 METADATA = TopicPartition("__cluster_metadata", 0)
 A, B, C, D = (TopicPartition(name, 0) for name in "abcd")

@@ -18,8 +18,8 @@ from millpond.log.partition_log import PartitionLog
 from millpond.record.batch import iter_batches, read_header, write_crc
 from millpond.record.compression import Compression
 from millpond.record.records import decode_batch
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.log_kit import (
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.storage.log_kit import (
     NOW,
     append,
     batch,

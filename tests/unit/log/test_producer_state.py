@@ -17,7 +17,7 @@ from millpond.log.producer_state import (
 from millpond.log.txn_index import AbortedTransaction
 from millpond.record.batch import BatchHeader, read_header
 from millpond.record.control import EndTxnMarker
-from tests.support.log_kit import NOW, batch, marker
+from tests.support.storage.log_kit import NOW, batch, marker
 
 LAST_SEQUENCE = 2**31 - 1
 

@@ -11,8 +11,8 @@ from millpond.log.config import LogConfig
 from millpond.log.partition_log import PartitionLog
 from millpond.record.batch import check_crc, iter_batches, read_header
 from millpond.record.records import decode_batch
-from tests.support.faulty_storage import Crash, FaultyStorage
-from tests.support.log_kit import (
+from tests.support.storage.faulty_storage import Crash, FaultyStorage
+from tests.support.storage.log_kit import (
     NOW,
     TP,
     append,

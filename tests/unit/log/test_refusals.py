@@ -10,8 +10,8 @@ from millpond.base.errors import (
 )
 from millpond.log.incoming import read_headers
 from millpond.log.partition_log import PartitionLog
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.log_kit import TP, append, batch, open_log, restore, values
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.storage.log_kit import TP, append, batch, open_log, restore, values
 
 
 def sent(sequence: int, value: bytes = b"v", *, epoch: int = 0, producer: int = 7) -> bytearray:

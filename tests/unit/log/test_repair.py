@@ -12,8 +12,8 @@ from millpond.log.partition_log import PartitionLog
 from millpond.log.repair import RepairPlan, RepairResult, SegmentRewrite
 from millpond.log.segment import Damage
 from millpond.record.batch import iter_batches
-from tests.support.faulty_storage import Crash, FaultyStorage
-from tests.support.log_kit import (
+from tests.support.storage.faulty_storage import Crash, FaultyStorage
+from tests.support.storage.log_kit import (
     NOW,
     append,
     batch,

@@ -8,8 +8,8 @@ from millpond.log.log_dir import LogDir
 from millpond.log.offline import DirectoryState
 from millpond.log.partition_log import PartitionLog
 from millpond.log.restore import RestoreImpossible
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.log_kit import (
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.storage.log_kit import (
     TP,
     append,
     batch,

@@ -6,8 +6,8 @@ from millpond.base.ids import TopicPartition
 from millpond.log.config import LogConfig
 from millpond.log.rolling import RollRule
 from millpond.log.segment import Segment
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.log_kit import NOW, append, open_log
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.storage.log_kit import NOW, append, open_log
 
 
 @pytest.fixture

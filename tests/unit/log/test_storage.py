@@ -10,7 +10,7 @@ import pytest
 
 from millpond.base.errors import DataDirectoryInUse, StorageFailure
 from millpond.log.storage import FileStorage, Storage
-from tests.support.faulty_storage import FaultyStorage
+from tests.support.storage.faulty_storage import FaultyStorage
 
 
 @pytest.fixture(params=["disk", "memory"])

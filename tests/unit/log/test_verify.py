@@ -13,8 +13,8 @@ from millpond.log.verify import (
     verify_partition,
     verify_segment,
 )
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.log_kit import NOW, append, batch, compact, fill, marker, open_log
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.storage.log_kit import NOW, append, batch, compact, fill, marker, open_log
 
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=100)
 FIRST = "orders-0/00000000000000000000"

@@ -50,7 +50,7 @@ from millpond.metadata.records import (
     encode_record,
 )
 from millpond.metadata.sessions import Sessions
-from tests.support.cluster_facts import (
+from tests.support.cluster.cluster_facts import (
     KEEPS_ELIGIBLE,
     KNOWS_DIRECTORIES,
     ORDERS,

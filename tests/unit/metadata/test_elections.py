@@ -37,7 +37,7 @@ from millpond.metadata.partition_change import (
     partition_change,
 )
 from millpond.metadata.records import NO_LEADER
-from tests.support.cluster_facts import ORDERS, always, never, node, orders, partition
+from tests.support.cluster.cluster_facts import ORDERS, always, never, node, orders, partition
 
 
 def first(image: Image) -> PartitionImage:

@@ -39,7 +39,7 @@ from millpond.metadata.records import (
     FeatureLevelRecord,
 )
 from millpond.metadata.sessions import Sessions
-from tests.support.cluster_facts import (
+from tests.support.cluster.cluster_facts import (
     KEEPS_ELIGIBLE,
     KNOWS_DIRECTORIES,
     ORDERS,

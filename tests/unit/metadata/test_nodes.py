@@ -33,7 +33,7 @@ from millpond.metadata.records import (
     FeatureLevels,
 )
 from millpond.metadata.sessions import OwnSession, Sessions
-from tests.support.cluster_facts import always, never, node, orders, partition
+from tests.support.cluster.cluster_facts import always, never, node, orders, partition
 
 POINT = BrokerEndpoint(name="PLAINTEXT", host="h", port=9092)
 FIVE = Registration(

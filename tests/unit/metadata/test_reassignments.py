@@ -21,7 +21,7 @@ from millpond.metadata.reassignments import (
     find_reassignments,
 )
 from millpond.metadata.records import NO_LEADER
-from tests.support.cluster_facts import ORDERS, always, never, node, orders, partition
+from tests.support.cluster.cluster_facts import ORDERS, always, never, node, orders, partition
 
 
 def first(image: Image) -> PartitionImage:

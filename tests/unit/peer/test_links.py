@@ -60,8 +60,8 @@ from millpond.wire.kafka.messages.allocate_producer_ids import AllocateProducerI
 from millpond.wire.kafka.messages.api_versions import ApiVersionsRequest
 from millpond.wire.kafka.messages.metadata import MetadataRequest
 from millpond.wire.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.ports import free_port
+from tests.support.processes.ports import free_port
+from tests.support.storage.faulty_storage import FaultyStorage
 
 NODES = (1, 2, 3)
 TIMEOUT_MS = 10_000

@@ -16,7 +16,7 @@ from millpond.queue.settings import QueueSettings
 from millpond.queue.steps import GIVEN_UP_AT_A_TIME, DeadLetter, DeathReason, Step
 from millpond.rabbit.channel import Deliveries, Group, Held, grouped
 from millpond.rabbit.names import queue_of
-from tests.support.answered_queue import AnsweredQueue
+from tests.support.amqp.answered_queue import AnsweredQueue
 
 HERE = queue_of("/", "q")
 

@@ -38,7 +38,7 @@ from millpond.rabbit.records import (
     VirtualHost,
     VirtualHostDeleted,
 )
-from tests.support.amqp_model import ModelBroker
+from tests.support.amqp.amqp_model import ModelBroker
 
 ANN = Principal(connection="c1", user="ann")
 ROOT = Principal(connection="c1")

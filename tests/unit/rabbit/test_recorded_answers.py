@@ -5,7 +5,7 @@ import pytest
 from millpond.wire.amqp.methods import BasicQos, ConfirmSelect, Method, TxCommit, TxSelect
 from tests.interop.amqp.answers import line, recorded
 from tests.interop.amqp.scenes import SCENES
-from tests.support.amqp_session import ModelSession
+from tests.support.amqp.amqp_session import ModelSession
 
 # What is decided without looking at the model is a front-end's: modes of a channel, names used twice on it.
 OF_A_FRONT_END: tuple[type[Method], ...] = (BasicQos, ConfirmSelect, TxSelect, TxCommit)

@@ -5,7 +5,7 @@ import pytest
 from tests.interop.amqp.answers import RECORDED_MESSAGES, line, recorded
 from tests.interop.amqp.differences import as_rabbitmq
 from tests.interop.amqp.message_scenes import MESSAGE_SCENES, Collect, Send, Wait
-from tests.support.amqp_session import ModelSession
+from tests.support.amqp.amqp_session import ModelSession
 
 
 @pytest.mark.parametrize("scene", MESSAGE_SCENES)

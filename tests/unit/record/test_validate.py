@@ -26,7 +26,14 @@ from millpond.record import (
 from millpond.record.batch import HEADER_BYTES, write_crc
 from millpond.record.inspection import ScratchBuffer, decode_slice
 from millpond.record.validate import TopicRules, validate_at_once, validate_records
-from tests.support.poison import BROKEN_COMPRESSION, POISON, STRICTER, bomb, poisoned, sealed
+from tests.support.storage.poison import (
+    BROKEN_COMPRESSION,
+    POISON,
+    STRICTER,
+    bomb,
+    poisoned,
+    sealed,
+)
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000

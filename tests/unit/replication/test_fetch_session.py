@@ -13,7 +13,7 @@ from millpond.replication.fetch_session import (
     SessionFetch,
 )
 from millpond.replication.partition import Partition
-from tests.support.faulty_storage import FaultyStorage
+from tests.support.storage.faulty_storage import FaultyStorage
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = UUID(int=1)

@@ -16,7 +16,7 @@ from millpond.log.config import LogConfig
 from millpond.log.partition_log import PartitionLog
 from millpond.record.builder import build_batch
 from millpond.replication.partition import Partition, flushes_first
-from tests.support.faulty_storage import FaultyStorage
+from tests.support.storage.faulty_storage import FaultyStorage
 
 NOW_MS = 1_700_000_000_000
 

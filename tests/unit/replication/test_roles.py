@@ -14,7 +14,7 @@ from millpond.log.config import LogConfig
 from millpond.replication.following import FollowStep, take
 from millpond.replication.partition import Change
 from millpond.replication.serving import admit
-from tests.support.replica_set import LAG_MS, NOW_MS, ReplicaSet
+from tests.support.cluster.replica_set import LAG_MS, NOW_MS, ReplicaSet
 
 
 def asks(replicas: ReplicaSet, node: int, epoch: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 from millpond.server.config import Given, Origin, Settings, given_in_code, load_settings
 from millpond.server.failures import ExitCode, StartFailed
 from millpond.server.local_cluster import LocalCluster, nodes_in, plan_cluster
-from tests.support.ports import free_port
+from tests.support.processes.ports import free_port
 
 CHANCE = bytes(range(16))
 

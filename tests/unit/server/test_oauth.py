@@ -33,8 +33,8 @@ from millpond.frontend.amqp.logins import KeysNeeded
 from millpond.server.config import given_in_code, load_settings
 from millpond.server.failures import StartFailed
 from millpond.server.oauth import TokenVerifier, load_verifier
-from tests.support.certificates import Authority
-from tests.support.tokens import Issuer
+from tests.support.amqp.tokens import Issuer
+from tests.support.processes.certificates import Authority
 
 
 class HandClock:

@@ -15,8 +15,8 @@ import pytest
 
 from millpond.client.blocking import BlockingClient
 from millpond.server.failures import ExitCode
-from tests.support.broker_process import ROOT, MillpondProcess
-from tests.support.ports import free_port, wait_until
+from tests.support.processes.broker_process import ROOT, MillpondProcess
+from tests.support.processes.ports import free_port, wait_until
 
 # Processes start slowly on a busy machine; this is only to end what hangs.
 pytestmark = pytest.mark.timeout(300)
@@ -314,7 +314,7 @@ def test_without_uvloop_it_runs_on_asyncio(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_three_listeners(tmp_path: Path) -> None:
-    from tests.support.ports import free_port
+    from tests.support.processes.ports import free_port
 
     ports = [free_port() for _ in range(2)]
     with MillpondProcess(tmp_path) as probe:

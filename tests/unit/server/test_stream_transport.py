@@ -10,7 +10,7 @@ from millpond.engine.runtime.turns import LITTLE_BYTES, Turns
 from millpond.server import stream_transport
 from millpond.server.connections import Connections
 from millpond.server.stream_transport import Origin, StreamTransport, gathered
-from tests.support.virtual_loop import run
+from tests.support.time.virtual_loop import run
 
 
 class Session:

@@ -26,7 +26,7 @@ from millpond.server.transport import KafkaConnection
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import ClientConnection, Response
 from millpond.wire.shape import NEED_DATA
-from tests.support.memory_broker import batch, fetch, fetched
+from tests.support.cluster.memory_broker import batch, fetch, fetched
 
 MEGABYTE = 1024 * 1024
 

@@ -12,7 +12,7 @@ from millpond.spark.loss import LossPolicy
 from millpond.spark.options import FetchSettings, Isolation, TopicPattern, Topics
 from millpond.spark.plan import Range
 from millpond.spark.segments import SegmentPlace, read_segments
-from tests.support.log_kit import NOW, TP, append, batch, fill, marker, open_log
+from tests.support.storage.log_kit import NOW, TP, append, batch, fill, marker, open_log
 from tests.unit.spark.decoded import values
 
 STRICT = LossPolicy(fail=True)

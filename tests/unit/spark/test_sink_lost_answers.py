@@ -10,9 +10,9 @@ import millpond
 from millpond.spark.sink_options import SinkOptions
 from millpond.spark.sink_task import SinkTask, TaskName
 from millpond.wire.kafka.api import ApiKey
-from tests.support.committed import read_committed, read_uncommitted, values
-from tests.support.cutting_proxy import CuttingProxy
-from tests.support.ports import free_port
+from tests.support.kafka.committed import read_committed, read_uncommitted, values
+from tests.support.processes.cutting_proxy import CuttingProxy
+from tests.support.processes.ports import free_port
 from tests.unit.spark.conftest import Process
 
 

@@ -14,7 +14,7 @@ from millpond.base.murmur2 import partition_for_key
 from millpond.spark.errors import UnknownTopic, WrongOption
 from millpond.spark.sink_errors import RecordTooLarge, ReplayDiffers, TransactionLost, WrongRow
 from millpond.spark.sink_task import TaskName, Written
-from tests.support.committed import read_committed, read_uncommitted, values
+from tests.support.kafka.committed import read_committed, read_uncommitted, values
 from tests.unit.spark.conftest import MakeSink
 
 _numbers = itertools.count()

@@ -11,8 +11,8 @@ from millpond.spark.pipelines import topics
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.topics import Wanted, make_topics, unusable_topics
 from millpond.wire.kafka.api import ApiKey, ErrorCode
-from tests.support.fake_kafka import FakeKafka
-from tests.support.ports import free_port
+from tests.support.kafka.fake_kafka import FakeKafka
+from tests.support.processes.ports import free_port
 
 LETTERS = Wanted(option="--dead-letters", name="clicks.dlq")
 REACHING, LISTING = ErrorCode.NONE, ErrorCode.NONE  # the first two questions, which nobody refuses

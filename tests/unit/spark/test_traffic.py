@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 
-from tests.support.traffic import Message, Shape, Truth, clicks, service_logs
+from tests.support.kafka.traffic import Message, Shape, Truth, clicks, service_logs
 
 SHAPE = Shape(doubles=0.1, late=0.1, too_late=0.05, poison=0.05)
 

@@ -13,7 +13,7 @@ from millpond.spark.errors import DataLost
 from millpond.spark.loss import LossPolicy
 from millpond.spark.pieces import Fetched
 from millpond.spark.plan import Range
-from tests.support.poison import BROKEN_COMPRESSION, POISON, poisoned, sealed
+from tests.support.storage.poison import BROKEN_COMPRESSION, POISON, poisoned, sealed
 
 NONSENSE = {
     "garbage": poisoned(POISON["garbage"]()),

@@ -27,7 +27,7 @@ from millpond.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVer
 from millpond.wire.shape import NEED_DATA, Receiving, events_of
 from tests.property.wire.amqp.test_stream import flat as flat_amqp
 from tests.property.wire.amqp.test_stream import steps as amqp_steps
-from tests.support.amqp_pair import Pair
+from tests.support.amqp.amqp_pair import Pair
 
 LIMIT_BYTES = 20_000
 

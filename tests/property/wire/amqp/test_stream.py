@@ -25,7 +25,7 @@ from millpond.wire.amqp.methods import (
 from millpond.wire.amqp.properties import encode_properties
 from millpond.wire.shape import received
 from tests.property.wire.amqp import made
-from tests.support.amqp_pair import Pair
+from tests.support.amqp.amqp_pair import Pair
 
 bodies = st.binary(max_size=40) | st.integers(8_000, 20_000).map(lambda size: b"y" * size)
 channels = st.sampled_from([1, 2])

@@ -11,8 +11,8 @@ from millpond.wire.amqp.methods import (
     QueueDeclare,
 )
 from millpond.wire.amqp.properties import Properties
-from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
-from tests.support.virtual_loop import run
+from tests.support.amqp.memory_amqp import AmqpMemoryClient, memory_amqp
+from tests.support.time.virtual_loop import run
 
 
 def publish(client: AmqpMemoryClient) -> None:

@@ -42,9 +42,9 @@ from millpond.wire.amqp.methods import (
     QueuePurgeOk,
 )
 from millpond.wire.amqp.properties import Properties, decode_properties
-from tests.support.amqp_cluster import AmqpCluster, amqp_cluster
-from tests.support.memory_amqp import AmqpMemoryClient
-from tests.support.virtual_loop import run
+from tests.support.amqp.amqp_cluster import AmqpCluster, amqp_cluster
+from tests.support.amqp.memory_amqp import AmqpMemoryClient
+from tests.support.time.virtual_loop import run
 
 PERSISTENT = Properties(delivery_mode=2)
 

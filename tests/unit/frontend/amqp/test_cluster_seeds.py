@@ -24,9 +24,9 @@ from millpond.wire.amqp.methods import (
     QueueDeclareOk,
 )
 from millpond.wire.amqp.properties import Properties
-from tests.support.amqp_cluster import AmqpCluster, amqp_cluster
-from tests.support.memory_amqp import AmqpMemoryClient
-from tests.support.virtual_loop import run
+from tests.support.amqp.amqp_cluster import AmqpCluster, amqp_cluster
+from tests.support.amqp.memory_amqp import AmqpMemoryClient
+from tests.support.time.virtual_loop import run
 
 PERSISTENT = Properties(delivery_mode=2)
 EVENTS = 8

@@ -19,9 +19,9 @@ from millpond.wire.amqp.methods import (
     ConfirmSelect,
     QueueDeclare,
 )
-from tests.support.amqp_cluster import AmqpCluster, amqp_cluster
-from tests.support.memory_amqp import AmqpMemoryClient
-from tests.support.virtual_loop import run
+from tests.support.amqp.amqp_cluster import AmqpCluster, amqp_cluster
+from tests.support.amqp.memory_amqp import AmqpMemoryClient
+from tests.support.time.virtual_loop import run
 from tests.unit.frontend.amqp.test_cluster import (
     confirmed,
     declared,

@@ -22,10 +22,10 @@ from millpond.wire.amqp.methods import (
     QueueDeclare,
 )
 from millpond.wire.amqp.properties import Properties
-from tests.support.amqp_cluster import amqp_cluster
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
-from tests.support.virtual_loop import run
+from tests.support.amqp.amqp_cluster import amqp_cluster
+from tests.support.amqp.memory_amqp import AmqpMemoryClient, memory_amqp
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 from tests.unit.frontend.amqp.test_queue_logs import rest
 from tests.unit.frontend.amqp.test_stories import PERSISTENT, confirmed, publish, waiting
 

@@ -19,9 +19,9 @@ from millpond.wire.amqp.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
-from tests.support.amqp_cluster import amqp_cluster
-from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
-from tests.support.virtual_loop import run
+from tests.support.amqp.amqp_cluster import amqp_cluster
+from tests.support.amqp.memory_amqp import AmqpMemoryClient, memory_amqp
+from tests.support.time.virtual_loop import run
 from tests.unit.frontend.amqp.test_stories import PERSISTENT, waiting
 
 

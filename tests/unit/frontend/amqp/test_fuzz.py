@@ -22,8 +22,8 @@ from millpond.wire.amqp.methods import (
     TxCommit,
     TxSelect,
 )
-from tests.support.memory_amqp import memory_amqp
-from tests.support.virtual_loop import run
+from tests.support.amqp.memory_amqp import memory_amqp
+from tests.support.time.virtual_loop import run
 
 CONVERSATION = b"".join(
     [

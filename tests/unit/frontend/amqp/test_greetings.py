@@ -46,8 +46,8 @@ from millpond.wire.amqp.properties import Properties
 from millpond.wire.amqp.sasl import EXTERNAL
 from millpond.wire.amqp.violations import erlang_bytes
 from millpond.wire.shape import received
-from tests.support.memory_amqp import AmqpMemoryBroker, AmqpMemoryClient, memory_amqp
-from tests.support.virtual_loop import run
+from tests.support.amqp.memory_amqp import AmqpMemoryBroker, AmqpMemoryClient, memory_amqp
+from tests.support.time.virtual_loop import run
 
 
 class Caller:

@@ -21,9 +21,9 @@ from millpond.wire.amqp.methods import (
     QueueDeclare,
 )
 from millpond.wire.amqp.properties import Properties, decode_properties
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_amqp import AmqpMemoryBroker, AmqpMemoryClient, memory_amqp
-from tests.support.virtual_loop import run
+from tests.support.amqp.memory_amqp import AmqpMemoryBroker, AmqpMemoryClient, memory_amqp
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 from tests.unit.frontend.amqp.test_stories import confirmed, delivered, publish, waiting
 
 

@@ -7,9 +7,9 @@ from millpond.base.fields import Table
 from millpond.record.builder import build_batch
 from millpond.record.compression import Compression
 from millpond.wire.amqp.methods import BasicConsume, BasicQos, QueueDeclare
-from tests.support.memory_amqp import memory_amqp
-from tests.support.poison import BROKEN_COMPRESSION, POISON, STRICTER, poisoned, sealed
-from tests.support.virtual_loop import LoopClock, run
+from tests.support.amqp.memory_amqp import memory_amqp
+from tests.support.storage.poison import BROKEN_COMPRESSION, POISON, STRICTER, poisoned, sealed
+from tests.support.time.virtual_loop import LoopClock, run
 from tests.unit.frontend.amqp.test_damage import hosted
 from tests.unit.frontend.amqp.test_queue_logs import rest
 from tests.unit.frontend.amqp.test_stories import publish

@@ -22,8 +22,8 @@ from millpond.wire.amqp.methods import (
     QueueUnbind,
 )
 from millpond.wire.amqp.properties import Properties, decode_properties, encode_properties
-from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
-from tests.support.virtual_loop import run
+from tests.support.amqp.memory_amqp import AmqpMemoryClient, memory_amqp
+from tests.support.time.virtual_loop import run
 from tests.unit.frontend.amqp.test_stories import waiting
 
 PLAIN = Properties(delivery_mode=1)

@@ -24,9 +24,9 @@ from tests.interop.amqp.greetings import FIRST_BYTES, GREETINGS
 from tests.interop.amqp.message_scenes import MESSAGE_SCENES, Collect, Send, Step, Wait
 from tests.interop.amqp.raw_scenes import RAW_SCENES
 from tests.interop.amqp.scenes import SCENES
-from tests.support.amqp_client import said
-from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
-from tests.support.virtual_loop import run
+from tests.support.amqp.amqp_client import said
+from tests.support.amqp.memory_amqp import AmqpMemoryClient, memory_amqp
+from tests.support.time.virtual_loop import run
 
 
 @pytest.mark.parametrize("scene", SCENES)

@@ -14,9 +14,9 @@ from millpond.wire.amqp.methods import (
     QueueDeclareOk,
 )
 from millpond.wire.amqp.properties import Properties, decode_properties
-from tests.support.amqp_cluster import amqp_cluster
-from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
-from tests.support.virtual_loop import run
+from tests.support.amqp.amqp_cluster import amqp_cluster
+from tests.support.amqp.memory_amqp import AmqpMemoryClient, memory_amqp
+from tests.support.time.virtual_loop import run
 
 REPLIES = BasicConsume(queue=REPLY_TO, consumer_tag="replies", no_ack=True)
 

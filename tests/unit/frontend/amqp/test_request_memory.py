@@ -5,8 +5,8 @@ from millpond.base.pressure import NONE, Pressure
 from millpond.engine.limits.request_memory import RequestMemory
 from millpond.wire.amqp.content import content_frames, method_frame
 from millpond.wire.amqp.methods import BasicPublish, QueueDeclare
-from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
-from tests.support.virtual_loop import run
+from tests.support.amqp.memory_amqp import AmqpMemoryClient, memory_amqp
+from tests.support.time.virtual_loop import run
 
 BOUND = 1024 * 1024
 BODY = bytes(900 * 1024)

@@ -35,9 +35,9 @@ from millpond.wire.amqp.methods import (
 )
 from millpond.wire.amqp.properties import Properties
 from millpond.wire.amqp.violations import ReplyCode
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
-from tests.support.virtual_loop import run
+from tests.support.amqp.memory_amqp import AmqpMemoryClient, memory_amqp
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 
 PERSISTENT = Properties(delivery_mode=2)
 

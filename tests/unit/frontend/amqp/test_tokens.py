@@ -33,8 +33,8 @@ from millpond.wire.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from tests.support.memory_amqp import AmqpMemoryBroker, AmqpMemoryClient, memory_amqp
-from tests.support.virtual_loop import run
+from tests.support.amqp.memory_amqp import AmqpMemoryBroker, AmqpMemoryClient, memory_amqp
+from tests.support.time.virtual_loop import run
 
 EVERYTHING = "mill.read:*/* mill.write:*/* mill.configure:*/*"
 

@@ -21,10 +21,10 @@ from millpond.wire.amqp.methods import (
     ConfirmSelect,
     QueueDeclare,
 )
-from tests.support.amqp_cluster import AmqpCluster, amqp_cluster
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_amqp import AmqpMemoryBroker, memory_amqp
-from tests.support.virtual_loop import run
+from tests.support.amqp.amqp_cluster import AmqpCluster, amqp_cluster
+from tests.support.amqp.memory_amqp import AmqpMemoryBroker, memory_amqp
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 from tests.unit.frontend.amqp.test_damage import (
     BODIES,
     DAMAGED,

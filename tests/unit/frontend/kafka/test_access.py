@@ -43,10 +43,10 @@ from millpond.wire.kafka.messages.write_txn_markers import (
 )
 from millpond.wire.kafka.primitives import Message
 from tests.property.wire.instances import instance
-from tests.support.amqp_cluster import amqp_cluster
-from tests.support.memory_broker import MemoryBroker, MemoryClient, memory_broker
-from tests.support.memory_cluster import memory_cluster
-from tests.support.virtual_loop import run
+from tests.support.amqp.amqp_cluster import amqp_cluster
+from tests.support.cluster.memory_broker import MemoryBroker, MemoryClient, memory_broker
+from tests.support.cluster.memory_cluster import memory_cluster
+from tests.support.time.virtual_loop import run
 
 SEEDS = 6
 

@@ -53,7 +53,7 @@ from millpond.wire.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.support.memory_broker import (
+from tests.support.cluster.memory_broker import (
     MemoryBroker,
     MemoryClient,
     batch,
@@ -64,7 +64,7 @@ from tests.support.memory_broker import (
     produced,
     values_of,
 )
-from tests.support.virtual_loop import LoopClock, run
+from tests.support.time.virtual_loop import LoopClock, run
 
 TOPIC, BROKER = 2, 4
 

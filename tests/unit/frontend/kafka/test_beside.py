@@ -22,10 +22,10 @@ from millpond.wire.kafka.messages.get_telemetry_subscriptions import (
 )
 from millpond.wire.kafka.messages.metadata import MetadataRequest
 from millpond.wire.kafka.messages.push_telemetry import PushTelemetryRequest
-from tests.support.memory_broker import MemoryBroker, batch, fetch, memory_broker, produce
-from tests.support.poison import POISON, bomb, poisoned
-from tests.support.txn_writer import Writer
-from tests.support.virtual_loop import LoopClock, run
+from tests.support.cluster.memory_broker import MemoryBroker, batch, fetch, memory_broker, produce
+from tests.support.kafka.txn_writer import Writer
+from tests.support.storage.poison import POISON, bomb, poisoned
+from tests.support.time.virtual_loop import LoopClock, run
 
 LARGE = 2 * limits.LOOP_DECOMPRESSED_BYTES_MAX
 

@@ -14,9 +14,9 @@ from millpond.wire.kafka.messages import (
     update_features,
 )
 from millpond.wire.kafka.messages.api_versions import ApiVersionsRequest
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import MemoryBroker, memory_broker
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import MemoryBroker, memory_broker
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 
 
 async def _set_quota(broker: MemoryBroker, value: float, **entity: str | None) -> int:

@@ -12,8 +12,8 @@ from millpond.wire.kafka.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from tests.support.replica_nodes import ReplicaNodes, replica_nodes
-from tests.support.virtual_loop import run
+from tests.support.cluster.replica_nodes import ReplicaNodes, replica_nodes
+from tests.support.time.virtual_loop import run
 
 WAYS = pytest.mark.parametrize("wire", [False, True], ids=["calls", "bytes"])
 

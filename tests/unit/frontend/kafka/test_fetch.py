@@ -4,7 +4,7 @@ import pytest
 
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from tests.support.memory_broker import (
+from tests.support.cluster.memory_broker import (
     MemoryBroker,
     batch,
     fetch,
@@ -14,7 +14,7 @@ from tests.support.memory_broker import (
     produced,
     values_of,
 )
-from tests.support.virtual_loop import run, virtual_loop
+from tests.support.time.virtual_loop import run, virtual_loop
 
 
 async def _write(broker: MemoryBroker, *values: bytes, partition: int = 0) -> None:

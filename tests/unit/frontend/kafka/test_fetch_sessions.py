@@ -8,7 +8,7 @@ from millpond.base import limits
 from millpond.frontend.kafka.fetch_sessions import EPOCH_MAX, STALE_MS, FetchSessions
 from millpond.wire.kafka.api import ErrorCode
 from millpond.wire.kafka.fetch import FetchedPartition, FetchPartition, FetchRequest
-from tests.support.memory_broker import SeededRng
+from tests.support.cluster.memory_broker import SeededRng
 
 VERSION = 12
 

@@ -35,9 +35,9 @@ from millpond.wire.kafka.messages import (
     unregister_broker,
 )
 from millpond.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.support.memory_broker import MemoryBroker, MemoryClient
-from tests.support.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import MemoryBroker, MemoryClient
+from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.time.virtual_loop import run
 
 
 def client_of(cluster: MemoryCluster, engine: Node) -> MemoryClient:

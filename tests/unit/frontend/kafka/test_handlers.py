@@ -9,7 +9,7 @@ import pytest
 from millpond.frontend.kafka import handlers
 from millpond.frontend.kafka.handler import Handler
 from millpond.frontend.kafka.handlers import HANDLERS, load_all
-from tests.support.virtual_loop import run
+from tests.support.time.virtual_loop import run
 
 LATER = [one for one in HANDLERS if one.load is not None]
 

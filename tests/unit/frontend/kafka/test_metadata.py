@@ -20,8 +20,8 @@ from millpond.wire.kafka.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from millpond.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.support.memory_broker import memory_broker
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import memory_broker
+from tests.support.time.virtual_loop import run
 
 CLIENT = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
 

@@ -12,8 +12,7 @@ from millpond.wire.kafka.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import (
+from tests.support.cluster.memory_broker import (
     batch,
     fetch,
     fetched,
@@ -22,7 +21,8 @@ from tests.support.memory_broker import (
     produced,
     values_of,
 )
-from tests.support.virtual_loop import LoopClock, run, virtual_loop
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import LoopClock, run, virtual_loop
 
 
 def test_an_acknowledged_batch_is_answered_at_once_and_can_be_read() -> None:

@@ -16,7 +16,7 @@ from millpond.wire.kafka.messages.create_partitions import (
 from millpond.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from millpond.wire.kafka.messages.delete_topics import DeleteTopicsRequest
 from millpond.wire.kafka.messages.metadata import MetadataRequest
-from tests.support.memory_broker import (
+from tests.support.cluster.memory_broker import (
     MemoryBroker,
     MemoryClient,
     batch,
@@ -25,7 +25,7 @@ from tests.support.memory_broker import (
     produce,
     values_of,
 )
-from tests.support.virtual_loop import run
+from tests.support.time.virtual_loop import run
 
 
 async def _limit(

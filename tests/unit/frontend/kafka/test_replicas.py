@@ -10,9 +10,9 @@ from millpond.wire.kafka.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from millpond.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.support.memory_broker import batch, fetch, fetched, produce, produced, values_of
-from tests.support.replica_nodes import ReplicaNodes, replica_nodes
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import batch, fetch, fetched, produce, produced, values_of
+from tests.support.cluster.replica_nodes import ReplicaNodes, replica_nodes
+from tests.support.time.virtual_loop import run
 
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 

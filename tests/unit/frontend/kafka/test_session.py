@@ -19,8 +19,8 @@ from millpond.frontend.kafka.session import KafkaSession
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.primitives import BytesLike
-from tests.support.memory_broker import SeededRng
-from tests.support.virtual_loop import LoopClock, run, virtual_loop
+from tests.support.cluster.memory_broker import SeededRng
+from tests.support.time.virtual_loop import LoopClock, run, virtual_loop
 
 
 class FakeEngine:

@@ -33,8 +33,7 @@ from millpond.wire.kafka.messages.offset_commit import (
 )
 from millpond.wire.kafka.messages.share_fetch import FetchPartition, FetchTopic
 from millpond.wire.kafka.messages.share_group_describe import ShareGroupDescribeRequest
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import (
+from tests.support.cluster.memory_broker import (
     MemoryBroker,
     batch,
     memory_broker,
@@ -42,7 +41,7 @@ from tests.support.memory_broker import (
     produced,
     records_of,
 )
-from tests.support.share_reader import (
+from tests.support.kafka.share_reader import (
     ACCEPT,
     GAP,
     GROUP,
@@ -54,7 +53,8 @@ from tests.support.share_reader import (
     taken,
     values,
 )
-from tests.support.virtual_loop import run, virtual_loop
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run, virtual_loop
 
 STATE = {"share_coordinator_state_topic_num_partitions": "1"}
 LOCK_S = 30

@@ -23,8 +23,8 @@ from millpond.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from tests.support.memory_broker import batch, fetch, memory_broker, produce, values_of
-from tests.support.virtual_loop import run
+from tests.support.cluster.memory_broker import batch, fetch, memory_broker, produce, values_of
+from tests.support.time.virtual_loop import run
 
 MANY = 20_000
 KNOWN = 3

@@ -8,10 +8,10 @@ import pytest
 
 from millpond.wire.amqp.client import ConnectOptions
 from millpond.wire.amqp.events import ConnectionClosed
-from tests.support.amqp_cluster import amqp_cluster
-from tests.support.management import ManagedNode, managed_broker
-from tests.support.memory_amqp import AmqpMemoryClient
-from tests.support.virtual_loop import run
+from tests.support.amqp.amqp_cluster import amqp_cluster
+from tests.support.amqp.management import ManagedNode, managed_broker
+from tests.support.amqp.memory_amqp import AmqpMemoryClient
+from tests.support.time.virtual_loop import run
 
 
 def test_a_single_right_of_a_topic_exchange_is_revoked() -> None:

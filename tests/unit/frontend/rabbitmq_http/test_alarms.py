@@ -8,10 +8,10 @@ import pytest
 
 from millpond.base.ids import NodeId
 from millpond.base.pressure import DISK, MEMORY, NONE, Pressure
-from tests.support.amqp_cluster import amqp_cluster
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.management import ManagedNode, managed_broker
-from tests.support.virtual_loop import run
+from tests.support.amqp.amqp_cluster import amqp_cluster
+from tests.support.amqp.management import ManagedNode, managed_broker
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import run
 
 LOW_DISK = Pressure(low_on=(DISK,))
 MESSAGE = {"routing_key": "work", "payload": "x", "payload_encoding": "string", "properties": {}}

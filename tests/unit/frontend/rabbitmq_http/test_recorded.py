@@ -3,8 +3,8 @@
 from typing import Any
 
 from tests.interop.amqp.http_scenes import STORY, recorded_http, told
-from tests.support.management import managed_broker
-from tests.support.virtual_loop import run
+from tests.support.amqp.management import managed_broker
+from tests.support.time.virtual_loop import run
 
 
 def as_rabbitmq(answer: dict[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from tests.interop.amqp.http_shapes import (
     shape_of,
     undeclared,
 )
-from tests.support.management import ManagedBroker, managed_broker
-from tests.support.virtual_loop import run
+from tests.support.amqp.management import ManagedBroker, managed_broker
+from tests.support.time.virtual_loop import run
 
 
 class QuietMachine:

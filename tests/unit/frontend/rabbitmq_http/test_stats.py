@@ -3,9 +3,9 @@
 import asyncio
 
 from millpond.wire.amqp.methods import BasicAck, BasicConsume, BasicGet, BasicPublish, QueueDeclare
-from tests.support.amqp_cluster import amqp_cluster
-from tests.support.management import ManagedNode, managed_broker
-from tests.support.virtual_loop import run
+from tests.support.amqp.amqp_cluster import amqp_cluster
+from tests.support.amqp.management import ManagedNode, managed_broker
+from tests.support.time.virtual_loop import run
 
 
 def test_nothing_is_said_of_a_queue_that_nothing_went_through() -> None:

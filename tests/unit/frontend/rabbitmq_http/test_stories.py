@@ -18,10 +18,10 @@ from millpond.wire.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from tests.support.amqp_cluster import amqp_cluster
-from tests.support.management import ManagedBroker, ManagedNode, managed_broker
-from tests.support.memory_amqp import AmqpMemoryClient
-from tests.support.virtual_loop import run
+from tests.support.amqp.amqp_cluster import amqp_cluster
+from tests.support.amqp.management import ManagedBroker, ManagedNode, managed_broker
+from tests.support.amqp.memory_amqp import AmqpMemoryClient
+from tests.support.time.virtual_loop import run
 
 EVERYTHING = {"configure": ".*", "write": ".*", "read": ".*"}
 

@@ -17,7 +17,7 @@ from millpond.base.errors import (
 )
 from millpond.group.classic.records import GroupStored
 from millpond.group.messages import GroupSettings, Leave, LeavingMember
-from tests.support.group_desk import GROUP, Desk, Reader, RefusedByLog
+from tests.support.kafka.group_host import GROUP, Desk, Reader, RefusedByLog
 
 
 def test_a_member_is_first_told_its_id_and_then_let_in() -> None:

@@ -29,8 +29,8 @@ from millpond.group.consumer.messages import ConsumerSettings, MigrationPolicy
 from millpond.group.consumer.records import FactForgotten
 from millpond.group.messages import DeleteGroup, ForgetOffsets, PendOffsets
 from millpond.group.records import CommittedOffset
-from tests.support.consumers import Consumer, settle
-from tests.support.group_desk import GROUP, Desk, Reader, RefusedByLog
+from tests.support.kafka.consumers import Consumer, settle
+from tests.support.kafka.group_host import GROUP, Desk, Reader, RefusedByLog
 
 # Subscribes to topic "t", version 0; the same, owning partitions 0 and 1, version 1.
 SAID = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"

@@ -34,8 +34,8 @@ from millpond.group.streams.topology import (
     Subtopology,
     Topology,
 )
-from tests.support.group_desk import GROUP, Desk, Reader, RefusedByLog
-from tests.support.streamers import (
+from tests.support.kafka.group_host import GROUP, Desk, Reader, RefusedByLog
+from tests.support.kafka.streamers import (
     COUNTS,
     SOURCE,
     WORD_COUNT,

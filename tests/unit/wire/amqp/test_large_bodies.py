@@ -19,7 +19,7 @@ from millpond.wire.amqp.properties import NO_PROPERTIES
 from millpond.wire.amqp.server import ServerConnection
 from millpond.wire.amqp.violations import ReplyCode, Violation
 from millpond.wire.shape import received
-from tests.support.amqp_pair import Pair
+from tests.support.amqp.amqp_pair import Pair
 
 FRAME_MAX = 131_072
 PIECE = FRAME_MAX - FRAME_OVERHEAD

@@ -6,8 +6,8 @@ from millpond.wire.shape import received
 from tests.interop.amqp.answers import RECORDED_RAW, recorded
 from tests.interop.amqp.differences import as_rabbitmq
 from tests.interop.amqp.raw_scenes import RAW_SCENES
-from tests.support.amqp_client import said
-from tests.support.amqp_pair import Pair
+from tests.support.amqp.amqp_client import said
+from tests.support.amqp.amqp_pair import Pair
 
 
 # What is said of a method that can be read is for a front-end to say.

@@ -38,7 +38,7 @@ from millpond.wire.amqp.sasl import amqplain_response, plain_response, read_logi
 from millpond.wire.amqp.server import ServerConnection
 from millpond.wire.amqp.violations import ReplyCode, Violation, erlang_bytes
 from millpond.wire.shape import received
-from tests.support.amqp_pair import Pair
+from tests.support.amqp.amqp_pair import Pair
 
 
 def frame(kind: int, channel: int, payload: bytes, end: bytes = END) -> bytes:

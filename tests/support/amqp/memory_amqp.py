@@ -13,8 +13,8 @@ from millpond.wire.amqp.events import ChannelOpened, Event, OpenRequested
 from millpond.wire.amqp.methods import BasicPublish, Method
 from millpond.wire.amqp.properties import Properties, encode_properties
 from millpond.wire.shape import received
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import MemoryBroker, memory_broker
+from tests.support.cluster.memory_broker import MemoryBroker, memory_broker
+from tests.support.storage.faulty_storage import FaultyStorage
 
 # How long a broker is given, in virtual time, for what it has to say.
 _PATIENCE_S = 5.0

@@ -49,8 +49,8 @@ from millpond.wire.kafka.messages.sasl_authenticate import SaslAuthenticateReque
 from millpond.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from millpond.wire.kafka.primitives import BytesLike
 from millpond.wire.shape import NEED_DATA
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.virtual_loop import LoopClock, virtual_loop
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import LoopClock, virtual_loop
 
 NODE_ID = 1
 # Of every cluster in memory.

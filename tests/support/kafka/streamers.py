@@ -12,7 +12,7 @@ from millpond.base.errors import MemberEpochFenced, MillpondError, UnknownMember
 from millpond.group.streams.messages import StreamsHeartbeat, StreamsHeartbeatAnswer
 from millpond.group.streams.records import Tasks, TaskSet
 from millpond.group.streams.topology import InternalTopic, Subtopology, Topology
-from tests.support.group_desk import GROUP, Desk
+from tests.support.kafka.group_host import GROUP, Desk
 
 SOURCE, WORDS, COUNTS = "lines", "app-words-repartition", "app-counts-changelog"
 

@@ -27,7 +27,7 @@ from millpond.wire.kafka.messages import (
     remove_raft_voter,
     unregister_broker,
 )
-from tests.support.fake_kafka import FakeKafka
+from tests.support.kafka.fake_kafka import FakeKafka
 
 # The time on the clock of the leader of the quorum.
 NOW_MS = 1_000_000

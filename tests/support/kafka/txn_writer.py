@@ -29,7 +29,14 @@ from millpond.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.support.memory_broker import MemoryBroker, batch, fetch, fetched, produce, produced
+from tests.support.cluster.memory_broker import (
+    MemoryBroker,
+    batch,
+    fetch,
+    fetched,
+    produce,
+    produced,
+)
 
 
 class Writer:

@@ -14,9 +14,9 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.java_tools import QUICK_START, TOOLS, ToolResult, jars
+from tests.support.processes.java_tools import QUICK_START, TOOLS, ToolResult, jars
 
-DRIVER = Path(__file__).resolve().parents[1] / "interop" / "java" / "driver"
+DRIVER = Path(__file__).resolve().parents[2] / "interop" / "java" / "driver"
 COMPILE_TIMEOUT_S = 180
 
 

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.java_tools import QUICK_START, java_command, missing_reason, run_tool
-from tests.support.kafka_server import CLUSTER_ID
-from tests.support.net_spaces import NetSpaces
-from tests.support.ports import answers_api_versions, free_port, wait_until
+from tests.support.processes.java_tools import QUICK_START, java_command, missing_reason, run_tool
+from tests.support.processes.kafka_server import CLUSTER_ID
+from tests.support.processes.net_spaces import NetSpaces
+from tests.support.processes.ports import answers_api_versions, free_port, wait_until
 
 
 class KafkaNode:

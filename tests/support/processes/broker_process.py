@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.ports import answers_api_versions, free_port, wait_until
+from tests.support.processes.ports import answers_api_versions, free_port, wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 class MillpondProcess:

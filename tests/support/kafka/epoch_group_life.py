@@ -10,7 +10,7 @@ from millpond.base.errors import MillpondError
 from millpond.group import kinds
 from millpond.group.consumer.group import ConsumerGroup
 from millpond.group.streams.group import StreamsGroup
-from tests.support.group_desk import GROUP, Desk
+from tests.support.kafka.group_host import GROUP, Desk
 
 GroupT = TypeVar("GroupT", ConsumerGroup, StreamsGroup)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broker_process import ROOT
+from tests.support.processes.broker_process import ROOT
 
 # The first release that makes clusters, and the oldest that nodes of this one must live with.
 FIRST_CLUSTERS = "510e5f7b8c4342b1644c21df5b660bda17978524"

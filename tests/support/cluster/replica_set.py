@@ -20,7 +20,7 @@ from millpond.replication.following import FollowStep, cut_back, start_over, tak
 from millpond.replication.leadership import InSyncRequest
 from millpond.replication.partition import Partition
 from millpond.replication.serving import admit
-from tests.support.faulty_storage import FaultyStorage
+from tests.support.storage.faulty_storage import FaultyStorage
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = UUID(int=7)

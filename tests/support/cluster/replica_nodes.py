@@ -38,10 +38,10 @@ from millpond.record.builder import build_batch
 from millpond.record.records import decode_batch
 from millpond.server.protocols import record_families
 from millpond.wire.kafka.messages.fetch import FetchRequest
-from tests.support.cluster_facts import never
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import SECRET, MemoryClient, SeededRng
-from tests.support.virtual_loop import LoopClock, virtual_loop
+from tests.support.cluster.cluster_facts import never
+from tests.support.cluster.memory_broker import SECRET, MemoryClient, SeededRng
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import LoopClock, virtual_loop
 
 TOPIC_ID = UUID(int=77)
 

@@ -19,9 +19,9 @@ from types import TracebackType
 from millpond.base.ids import TopicPartition
 from millpond.client import BlockingAdmin, ClientError
 from millpond.server.secret import new_secret, write_secret
-from tests.support.broker_process import MillpondProcess
-from tests.support.net_spaces import NetSpaces
-from tests.support.ports import wait_until
+from tests.support.processes.broker_process import MillpondProcess
+from tests.support.processes.net_spaces import NetSpaces
+from tests.support.processes.ports import wait_until
 
 CLUSTER_ID = "bWlsbHBvbmQtY2x1c3Rlcg"
 # A machine with other work to do starts three interpreters slowly.

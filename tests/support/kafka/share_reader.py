@@ -21,7 +21,7 @@ from millpond.wire.kafka.messages.share_fetch import (
     ShareFetchRequest,
 )
 from millpond.wire.kafka.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from tests.support.memory_broker import MemoryBroker, values_of
+from tests.support.cluster.memory_broker import MemoryBroker, values_of
 
 GROUP = "pool"
 

@@ -50,8 +50,8 @@ from millpond.wire.amqp.methods import (
     QueuePurgeOk,
 )
 from millpond.wire.amqp.properties import KINDS, Properties, encode_properties
-from tests.support.amqp_model import ModelBroker, refusal_line
-from tests.support.answered_queue import AnsweredQueue
+from tests.support.amqp.amqp_model import ModelBroker, refusal_line
+from tests.support.amqp.answered_queue import AnsweredQueue
 
 CONNECTION, CHANNEL = "c1", "c1/1"
 

@@ -14,8 +14,8 @@ from millpond.engine.node.node import Node as Engine
 from millpond.engine.peers import PeerRequest, ReplicaFetch
 from millpond.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from millpond.peer.table import CALLS
-from tests.support.memory_broker import MemoryClient
-from tests.support.replica_nodes import ReplicaNodes
+from tests.support.cluster.memory_broker import MemoryClient
+from tests.support.cluster.replica_nodes import ReplicaNodes
 
 ONE, TWO, THREE = 1, 2, 3
 PARTITIONS = 2

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.java_tools import QUICK_START, java_command, missing_reason, run_tool
-from tests.support.ports import answers_api_versions, free_port, wait_until
+from tests.support.processes.java_tools import QUICK_START, java_command, missing_reason, run_tool
+from tests.support.processes.ports import answers_api_versions, free_port, wait_until
 
 CLUSTER_ID = "bWlsbHBvbmQtaW50ZXJvcA"  # 16 bytes in URL-safe base64, as StorageTool wants
 

@@ -17,10 +17,10 @@ from millpond.engine.node.node import Node
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.metadata.configs import BrokerConfig, broker_config_def
 from millpond.server.protocols import record_families
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import SECRET, MemoryClient, SeededRng, memory_log_dirs
-from tests.support.memory_peers import MemoryNetwork
-from tests.support.virtual_loop import LoopClock, virtual_loop
+from tests.support.cluster.memory_broker import SECRET, MemoryClient, SeededRng, memory_log_dirs
+from tests.support.cluster.memory_peers import MemoryNetwork
+from tests.support.storage.faulty_storage import FaultyStorage
+from tests.support.time.virtual_loop import LoopClock, virtual_loop
 
 
 class MemoryCluster:

@@ -12,7 +12,7 @@ from uuid import UUID
 from millpond.base.errors import MemberEpochFenced, MillpondError, UnknownMember
 from millpond.group.consumer.messages import ConsumerHeartbeat, ConsumerHeartbeatAnswer
 from millpond.group.consumer.records import Target
-from tests.support.group_desk import GROUP, Desk
+from tests.support.kafka.group_host import GROUP, Desk
 
 
 @dataclass(eq=False)

@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-POM = Path(__file__).resolve().parents[1] / "interop" / "java" / "pom.xml"
+POM = Path(__file__).resolve().parents[2] / "interop" / "java" / "pom.xml"
 
 TOOLS = {
     "kafka-acls": "org.apache.kafka.tools.AclCommand",

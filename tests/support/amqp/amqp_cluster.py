@@ -18,8 +18,8 @@ from millpond.metadata.records import PartitionChangeRecord
 from millpond.peer.table import OWN_CALLS
 from millpond.queue.consumers import Consumer
 from millpond.rabbit.records import Queue
-from tests.support.memory_amqp import AmqpMemoryClient
-from tests.support.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.amqp.memory_amqp import AmqpMemoryClient
+from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
 
 
 class AmqpCluster:

@@ -33,7 +33,7 @@ from millpond.wire.kafka.messages import (
     produce,
 )
 from millpond.wire.shape import NeedData
-from tests.support.fake_producers import ProducerState
+from tests.support.kafka.fake_producers import ProducerState
 
 
 class Trouble(Enum):

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.ports import free_port, wait_until
+from tests.support.processes.ports import free_port, wait_until
 
 # The packaged command changes to another user first; this is what it runs.
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")

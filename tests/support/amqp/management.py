@@ -10,8 +10,8 @@ from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.rabbitmq_http.context import ListenerInfo
 from millpond.frontend.rabbitmq_http.frontend import Management
 from millpond.frontend.rabbitmq_http.http import Request, Response
-from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_amqp import AmqpMemoryBroker, memory_amqp
+from tests.support.amqp.memory_amqp import AmqpMemoryBroker, memory_amqp
+from tests.support.storage.faulty_storage import FaultyStorage
 
 
 class ManagedNode:

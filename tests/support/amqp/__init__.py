@@ -1,0 +1,1 @@
+"""Clients, models and nodes that speak AMQP, and RabbitMQ's HTTP API."""

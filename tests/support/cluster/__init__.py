@@ -1,0 +1,1 @@
+"""Brokers and clusters without sockets, and parts of them."""

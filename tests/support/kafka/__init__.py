@@ -1,0 +1,1 @@
+"""Clients, members and fakes that speak Kafka's protocol."""

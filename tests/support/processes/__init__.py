@@ -1,0 +1,1 @@
+"""Real processes: brokers, clusters, Apache Kafka, RabbitMQ, JVMs, networks."""

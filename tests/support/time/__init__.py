@@ -1,0 +1,1 @@
+"""Virtual time: event loops whose clock is a number."""
