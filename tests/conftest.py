@@ -6,14 +6,19 @@ Hypothesis profiles: ``dev`` (default, quick), ``ci`` (more examples, the same e
 A test that needs a tool of the real system (marker ``interop``), Apache Spark (``spark``) or something of the
 machine (``chaos``, ``crash``) may skip where that is missing; in CI (``CI`` set) such a skip is a failure, so
 that the matrix cannot shrink unseen.
+
+A test that is a coroutine runs on a loop with virtual time.
 """
 
+import inspect
 import os
 from collections.abc import Generator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.time.virtual_loop import run
 
 _NEEDED = ("interop", "spark", "chaos", "crash")
 
@@ -37,3 +42,13 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"skipped, which CI does not allow: {call.excinfo and call.excinfo.value}"
     return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine, on a loop with virtual time."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True

@@ -198,10 +198,7 @@ class _HasNoFirst(RequestMemory):
 
 
 @pytest.mark.parametrize("mistake", [_AsksForNothing, _PassesTheRightOnTooEarly, _HasNoFirst])
-def test_a_planted_mistake_is_found(mistake: type[RequestMemory]) -> None:
-    async def story() -> None:
-        with pytest.raises(AssertionError):  # noqa: PT012 - one of the lives is enough
-            for seed in SEEDS:
-                Life(seed, mistake(BOUND)).until_all_are_answered()
-
-    run(story())
+async def test_a_planted_mistake_is_found(mistake: type[RequestMemory]) -> None:
+    with pytest.raises(AssertionError):  # noqa: PT012 - one of the lives is enough
+        for seed in SEEDS:
+            Life(seed, mistake(BOUND)).until_all_are_answered()

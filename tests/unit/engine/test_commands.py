@@ -10,7 +10,6 @@ from millpond.engine.node.node import Node
 from millpond.engine.peers import PeerRequest
 from millpond.metadata.records import RESOURCE_GROUP, ConfigRecord
 from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.time.virtual_loop import run
 
 GROUP = "counted"
 
@@ -81,64 +80,49 @@ async def counters(cluster: MemoryCluster) -> tuple[Counter, list[Counter]]:
     return own, list(made.values())
 
 
-def test_the_controller_decides_and_every_submitter_has_it_applied() -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            controller, others = await counters(cluster)
-            for value, counter in enumerate((controller, *others), start=1):
-                await counter.node.commands.submit(counter, value)
-                assert counter.value == str(value)
-                assert controller.decided[-1] == value
-            assert not any(counter.decided for counter in others)
-
-    run(story())
+async def test_the_controller_decides_and_every_submitter_has_it_applied() -> None:
+    async with memory_cluster() as cluster:
+        controller, others = await counters(cluster)
+        for value, counter in enumerate((controller, *others), start=1):
+            await counter.node.commands.submit(counter, value)
+            assert counter.value == str(value)
+            assert controller.decided[-1] == value
+        assert not any(counter.decided for counter in others)
 
 
-def test_a_refusal_reaches_the_submitter_with_its_class() -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            controller, others = await counters(cluster)
-            controller.is_refused = True
-            for counter in (controller, *others):
-                with pytest.raises(PolicyViolation, match="stands"):
-                    await counter.node.commands.submit(counter, 1)
-
-    run(story())
+async def test_a_refusal_reaches_the_submitter_with_its_class() -> None:
+    async with memory_cluster() as cluster:
+        controller, others = await counters(cluster)
+        controller.is_refused = True
+        for counter in (controller, *others):
+            with pytest.raises(PolicyViolation, match="stands"):
+                await counter.node.commands.submit(counter, 1)
 
 
-def test_a_node_that_does_not_decide_yet_is_asked_until_it_does() -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            controller, others = await counters(cluster)
-            for counter in (controller, others[0]):
-                controller.not_yet = 3
-                await counter.node.commands.submit(counter, 7)
-                assert not controller.not_yet
-                assert counter.value == "7"
-
-    run(story())
+async def test_a_node_that_does_not_decide_yet_is_asked_until_it_does() -> None:
+    async with memory_cluster() as cluster:
+        controller, others = await counters(cluster)
+        for counter in (controller, others[0]):
+            controller.not_yet = 3
+            await counter.node.commands.submit(counter, 7)
+            assert not controller.not_yet
+            assert counter.value == "7"
 
 
-def test_the_next_controller_decides_when_the_first_one_is_gone() -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            controller, others = await counters(cluster)
-            await cluster.kill(controller.node.info.node_id)
-            async with asyncio.TaskGroup() as group:
-                for one in others:
-                    group.create_task(one.node.commands.submit(one, 1))
-            assert all(one.value == "1" for one in others)
-
-    run(story())
+async def test_the_next_controller_decides_when_the_first_one_is_gone() -> None:
+    async with memory_cluster() as cluster:
+        controller, others = await counters(cluster)
+        await cluster.kill(controller.node.info.node_id)
+        async with asyncio.TaskGroup() as group:
+            for one in others:
+                group.create_task(one.node.commands.submit(one, 1))
+        assert all(one.value == "1" for one in others)
 
 
-def test_without_a_controller_a_submitter_is_told_in_time() -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            controller, others = await counters(cluster)
-            await cluster.kill(controller.node.info.node_id)
-            await cluster.kill(others[1].node.info.node_id)
-            with pytest.raises(MillpondError, match="did not answer SetCounter within 500 ms"):
-                await others[0].node.commands.submit(others[0], 1, timeout_ms=500)
-
-    run(story())
+async def test_without_a_controller_a_submitter_is_told_in_time() -> None:
+    async with memory_cluster() as cluster:
+        controller, others = await counters(cluster)
+        await cluster.kill(controller.node.info.node_id)
+        await cluster.kill(others[1].node.info.node_id)
+        with pytest.raises(MillpondError, match="did not answer SetCounter within 500 ms"):
+            await others[0].node.commands.submit(others[0], 1, timeout_ms=500)

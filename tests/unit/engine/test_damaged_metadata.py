@@ -121,51 +121,45 @@ def test_a_leader_replaces_agreed_records_that_its_disk_has_damaged(
     assert "a new snapshot is written of what this node knows" in caplog.text
 
 
-def test_a_leader_that_cannot_mend_its_snapshot_lets_another_lead(
+async def test_a_leader_that_cannot_mend_its_snapshot_lets_another_lead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            leader, away = await one_away(cluster)
-            for first in (0, 10, 20):
-                await agree(leader, first, first + 10)
-                for engine in cluster.engines.values():
-                    await engine.metadata.quorum.take_snapshot()
-            damaged = leader.metadata.quorum.log.snapshot
-            assert damaged is not None
-            full = cluster.storages[leader.info.node_id]
-            flip(full, snapshot_path(leader.metadata.quorum.log.log.directory, damaged))
-            write = metadata_snapshot.write_snapshot
+    async with memory_cluster() as cluster:
+        leader, away = await one_away(cluster)
+        for first in (0, 10, 20):
+            await agree(leader, first, first + 10)
+            for engine in cluster.engines.values():
+                await engine.metadata.quorum.take_snapshot()
+        damaged = leader.metadata.quorum.log.snapshot
+        assert damaged is not None
+        full = cluster.storages[leader.info.node_id]
+        flip(full, snapshot_path(leader.metadata.quorum.log.log.directory, damaged))
+        write = metadata_snapshot.write_snapshot
 
-            def write_if_there_is_room(storage: Storage, *args: Any, **kwargs: Any) -> int:
-                if storage is full:
-                    raise StorageFailure("no space left on device")
-                return write(storage, *args, **kwargs)
+        def write_if_there_is_room(storage: Storage, *args: Any, **kwargs: Any) -> int:
+            if storage is full:
+                raise StorageFailure("no space left on device")
+            return write(storage, *args, **kwargs)
 
-            monkeypatch.setattr(snapshotting, "write_snapshot", write_if_there_is_room)
-            await joins_anew(cluster, away, facts=30)
-            assert not leader.metadata.quorum.is_active
-
-    run(story())
+        monkeypatch.setattr(snapshotting, "write_snapshot", write_if_there_is_room)
+        await joins_anew(cluster, away, facts=30)
+        assert not leader.metadata.quorum.is_active
 
 
 @pytest.mark.parametrize("is_last", [True, False])
-def test_a_start_is_refused_when_the_log_is_damaged(is_last: bool) -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            leader = await cluster.controller()
-            own = leader.info.node_id
-            path = leader.metadata.quorum.log.log.active.log_path
-            await agree(leader, 0, 30)
-            await cluster.stop(own)
-            storage = cluster.storages[own]
-            size = storage.files()[path]
-            storage.flip(path, size - 2 if is_last else size // 2)
-            with pytest.raises(CorruptLog, match="are damaged") as refused:
-                await cluster.start(own)
-            # What helps with the log of a topic needs a broker that runs.
-            assert "if it is alone, restore a copy" in str(refused.value)
-            assert "DeleteRecords" not in str(refused.value)
-            cluster.network.leave(own)
-
-    run(story())
+async def test_a_start_is_refused_when_the_log_is_damaged(is_last: bool) -> None:
+    async with memory_cluster() as cluster:
+        leader = await cluster.controller()
+        own = leader.info.node_id
+        path = leader.metadata.quorum.log.log.active.log_path
+        await agree(leader, 0, 30)
+        await cluster.stop(own)
+        storage = cluster.storages[own]
+        size = storage.files()[path]
+        storage.flip(path, size - 2 if is_last else size // 2)
+        with pytest.raises(CorruptLog, match="are damaged") as refused:
+            await cluster.start(own)
+        # What helps with the log of a topic needs a broker that runs.
+        assert "if it is alone, restore a copy" in str(refused.value)
+        assert "DeleteRecords" not in str(refused.value)
+        cluster.network.leave(own)

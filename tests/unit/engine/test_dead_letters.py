@@ -10,7 +10,6 @@ from millpond.engine.queues.dead_letters import RETRY_PAUSE_S, DeadLetters
 from millpond.engine.queues.queue_handle import NEVER_READ
 from millpond.queue.steps import DeadLetter, DeathReason
 from millpond.rabbit.names import queue_of
-from tests.support.time.virtual_loop import run
 
 
 class StuckQueue:
@@ -38,22 +37,19 @@ def dead_letter(lane: int, first: int, next_: int) -> DeadLetter:
     return DeadLetter(lane, first, next_, DeathReason.REJECTED)
 
 
-def test_the_log_is_kept_from_the_first_dead_letter_that_has_not_arrived() -> None:
-    async def story() -> None:
-        queue = StuckQueue()
-        dead_letters = DeadLetters(cast(Any, None), cast(Any, queue))
-        assert dead_letters.keeps(0) == NEVER_READ
-        dead_letters.take([dead_letter(0, 5, 8), dead_letter(1, 3, 4)])
-        assert (dead_letters.keeps(0), dead_letters.keeps(1), dead_letters.keeps(2)) == (
-            5,
-            3,
-            NEVER_READ,
-        )
-        dead_letters.take([dead_letter(0, 2, 3), dead_letter(1, 9, 10)])
-        assert (dead_letters.keeps(0), dead_letters.keeps(1)) == (2, 3)
-        queue.is_stuck = False
-        await asyncio.sleep(RETRY_PAUSE_S + 0.1)
-        assert sorted(queue.over) == [(0, 2), (0, 5), (0, 6), (0, 7), (1, 3), (1, 9)]
-        assert (dead_letters.keeps(0), dead_letters.keeps(1)) == (NEVER_READ, NEVER_READ)
-
-    run(story())
+async def test_the_log_is_kept_from_the_first_dead_letter_that_has_not_arrived() -> None:
+    queue = StuckQueue()
+    dead_letters = DeadLetters(cast(Any, None), cast(Any, queue))
+    assert dead_letters.keeps(0) == NEVER_READ
+    dead_letters.take([dead_letter(0, 5, 8), dead_letter(1, 3, 4)])
+    assert (dead_letters.keeps(0), dead_letters.keeps(1), dead_letters.keeps(2)) == (
+        5,
+        3,
+        NEVER_READ,
+    )
+    dead_letters.take([dead_letter(0, 2, 3), dead_letter(1, 9, 10)])
+    assert (dead_letters.keeps(0), dead_letters.keeps(1)) == (2, 3)
+    queue.is_stuck = False
+    await asyncio.sleep(RETRY_PAUSE_S + 0.1)
+    assert sorted(queue.over) == [(0, 2), (0, 5), (0, 6), (0, 7), (1, 3), (1, 9)]
+    assert (dead_letters.keeps(0), dead_letters.keeps(1)) == (NEVER_READ, NEVER_READ)

@@ -152,44 +152,35 @@ def test_a_topic_without_the_setting_keeps_the_headers_and_delays_nothing() -> N
     with_broker(story)
 
 
-def test_the_internal_topic_is_made_with_the_first_topic_that_has_delays() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("plain")
-            await asyncio.sleep(60)
-            assert TIMERS_TOPIC not in broker.engine.metadata.image.topics
-            await broker.create("t", **DELAYS)
-            await asyncio.sleep(1)
-            assert (
-                broker.engine.metadata.image.topic_config(TIMERS_TOPIC)["cleanup.policy"]
-                == "compact"
-            )
-
-    run(story())
+async def test_the_internal_topic_is_made_with_the_first_topic_that_has_delays() -> None:
+    async with memory_broker() as broker:
+        await broker.create("plain")
+        await asyncio.sleep(60)
+        assert TIMERS_TOPIC not in broker.engine.metadata.image.topics
+        await broker.create("t", **DELAYS)
+        await asyncio.sleep(1)
+        assert (
+            broker.engine.metadata.image.topic_config(TIMERS_TOPIC)["cleanup.policy"] == "compact"
+        )
 
 
-def test_a_producer_that_is_too_early_is_told_to_try_again_and_nothing_is_lost() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t", **DELAYS)
-            client = broker.client()
-            early = await send(
-                client, record(b"a", delay=100), producer_id=7, producer_epoch=0, base_sequence=0
-            )
-            assert early.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-            # The next one of the same producer must not overtake it.
-            behind = await send(
-                client, record(b"b"), producer_id=7, producer_epoch=0, base_sequence=1
-            )
-            assert behind.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-            await send_until_taken(
-                client, record(b"a", delay=100), producer_id=7, producer_epoch=0, base_sequence=0
-            )
-            await send(client, record(b"b"), producer_id=7, producer_epoch=0, base_sequence=1)
-            await asyncio.sleep(2)
-            assert values(broker) == [b"b", b"a"]
-
-    run(story())
+async def test_a_producer_that_is_too_early_is_told_to_try_again_and_nothing_is_lost() -> None:
+    async with memory_broker() as broker:
+        await broker.create("t", **DELAYS)
+        client = broker.client()
+        early = await send(
+            client, record(b"a", delay=100), producer_id=7, producer_epoch=0, base_sequence=0
+        )
+        assert early.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        # The next one of the same producer must not overtake it.
+        behind = await send(client, record(b"b"), producer_id=7, producer_epoch=0, base_sequence=1)
+        assert behind.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        await send_until_taken(
+            client, record(b"a", delay=100), producer_id=7, producer_epoch=0, base_sequence=0
+        )
+        await send(client, record(b"b"), producer_id=7, producer_epoch=0, base_sequence=1)
+        await asyncio.sleep(2)
+        assert values(broker) == [b"b", b"a"]
 
 
 def test_a_retry_is_delivered_once_and_the_next_sequence_follows() -> None:
@@ -285,16 +276,13 @@ def test_a_record_that_could_not_be_appended_later_is_refused() -> None:
     with_broker(story)
 
 
-def test_a_topic_that_the_broker_compacts_delays_nothing() -> None:
-    async def story() -> None:
-        async with memory_broker(log_cleanup_policy="compact") as broker:
-            await broker.create("t", **DELAYS)
-            await asyncio.sleep(1)
-            answer = await send(broker.client(), record(b"a", delay=5))
-            assert answer.error_code == ErrorCode.INVALID_RECORD
-            assert "compacted" in answer.error_message
-
-    run(story())
+async def test_a_topic_that_the_broker_compacts_delays_nothing() -> None:
+    async with memory_broker(log_cleanup_policy="compact") as broker:
+        await broker.create("t", **DELAYS)
+        await asyncio.sleep(1)
+        answer = await send(broker.client(), record(b"a", delay=5))
+        assert answer.error_code == ErrorCode.INVALID_RECORD
+        assert "compacted" in answer.error_message
 
 
 @pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000])
@@ -314,47 +302,41 @@ def test_a_clock_that_steps_delivers_once(step_ms: int) -> None:
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.01, 1.5, 3.0])
-def test_a_killed_node_delivers_the_rest_when_it_is_back(after_s: float) -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_broker(storage) as broker:
-            await broker.create("t", **DELAYS)
-            await asyncio.sleep(1)
-            client = broker.client()
-            for n in range(30):
-                answer = await send(client, record(b"%d" % n, delay=100 * n), record(b"p"))
-                assert answer.error_code == 0
-            await asyncio.sleep(after_s)
-            died = storage.copy()
-        died.kill()
-        async with memory_broker(died) as broker:
-            await asyncio.sleep(8)
-            found = values(broker)
-            assert found.count(b"p") == 30
-            assert [one for one in found if one != b"p"] == [b"%d" % n for n in range(30)]
-
-    run(story())
+async def test_a_killed_node_delivers_the_rest_when_it_is_back(after_s: float) -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage) as broker:
+        await broker.create("t", **DELAYS)
+        await asyncio.sleep(1)
+        client = broker.client()
+        for n in range(30):
+            answer = await send(client, record(b"%d" % n, delay=100 * n), record(b"p"))
+            assert answer.error_code == 0
+        await asyncio.sleep(after_s)
+        died = storage.copy()
+    died.kill()
+    async with memory_broker(died) as broker:
+        await asyncio.sleep(8)
+        found = values(broker)
+        assert found.count(b"p") == 30
+        assert [one for one in found if one != b"p"] == [b"%d" % n for n in range(30)]
 
 
-def test_a_companion_that_a_crash_cut_off_is_delivered_as_timers() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_broker(storage) as broker:
-            await broker.create("t", **DELAYS)
-            await asyncio.sleep(1)
-            partition = give(broker.engine, "t", 0, alone=False)
-            await asyncio.sleep(1)
-            await send(broker.client(), record(b"later", delay=60_000), record(b"plain"), acks=1)
-            # The other replica has the first of the two batches only, and leads then.
-            take(broker.engine, "t", 0)
-            partition.log.truncate_to(2)
-            give(broker.engine, "t", 0)
-            await asyncio.sleep(2)
-            assert values(broker) == [b"plain"]
-            await asyncio.sleep(70)
-            assert values(broker) == [b"plain", b"later"]
-
-    run(story())
+async def test_a_companion_that_a_crash_cut_off_is_delivered_as_timers() -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage) as broker:
+        await broker.create("t", **DELAYS)
+        await asyncio.sleep(1)
+        partition = give(broker.engine, "t", 0, alone=False)
+        await asyncio.sleep(1)
+        await send(broker.client(), record(b"later", delay=60_000), record(b"plain"), acks=1)
+        # The other replica has the first of the two batches only, and leads then.
+        take(broker.engine, "t", 0)
+        partition.log.truncate_to(2)
+        give(broker.engine, "t", 0)
+        await asyncio.sleep(2)
+        assert values(broker) == [b"plain"]
+        await asyncio.sleep(70)
+        assert values(broker) == [b"plain", b"later"]
 
 
 def test_nothing_becomes_a_timer_before_it_and_its_companion_are_committed() -> None:
@@ -407,30 +389,27 @@ def test_timers_go_on_after_their_topic_was_deleted() -> None:
     with_broker(story)
 
 
-def test_what_was_accepted_is_delivered_after_the_setting_is_off() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_broker(storage) as broker:
-            await broker.create("t", **DELAYS)
-            await asyncio.sleep(1)
-            client = broker.client()
-            await send(client, record(b"a", delay=5_000))
-            await broker.engine.metadata.quorum.propose(
-                [
-                    ConfigRecord(
-                        resource_type=RESOURCE_TOPIC,
-                        resource_name="t",
-                        name="millpond.delay.enable",
-                        value="false",
-                    )
-                ]
-            )
-            await send(client, record(b"b", delay=5_000))
-            assert values(broker) == [b"b"]
-            await asyncio.sleep(8)
-            assert values(broker) == [b"b", b"a"]
-
-    run(story())
+async def test_what_was_accepted_is_delivered_after_the_setting_is_off() -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage) as broker:
+        await broker.create("t", **DELAYS)
+        await asyncio.sleep(1)
+        client = broker.client()
+        await send(client, record(b"a", delay=5_000))
+        await broker.engine.metadata.quorum.propose(
+            [
+                ConfigRecord(
+                    resource_type=RESOURCE_TOPIC,
+                    resource_name="t",
+                    name="millpond.delay.enable",
+                    value="false",
+                )
+            ]
+        )
+        await send(client, record(b"b", delay=5_000))
+        assert values(broker) == [b"b"]
+        await asyncio.sleep(8)
+        assert values(broker) == [b"b", b"a"]
 
 
 def test_a_leader_refuses_more_than_may_wait_for_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -465,47 +444,41 @@ def test_the_position_moves_without_delayed_records() -> None:
     with_broker(story)
 
 
-def test_a_host_whose_disk_takes_no_writes_reads_its_log_once_a_second() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_broker(storage) as broker:
-            await broker.create("t", **DELAYS)
-            await asyncio.sleep(1)
-            await send(broker.client(), record(b"a", delay=1_000))
-            await asyncio.sleep(0.1)
-            turns = 0
-            new_state = broker.engine.timers.new_state
+async def test_a_host_whose_disk_takes_no_writes_reads_its_log_once_a_second() -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage) as broker:
+        await broker.create("t", **DELAYS)
+        await asyncio.sleep(1)
+        await send(broker.client(), record(b"a", delay=1_000))
+        await asyncio.sleep(0.1)
+        turns = 0
+        new_state = broker.engine.timers.new_state
 
-            def counted(index: int) -> Any:
-                nonlocal turns
-                turns += 1
-                return new_state(index)
+        def counted(index: int) -> Any:
+            nonlocal turns
+            turns += 1
+            return new_state(index)
 
-            broker.engine.timers.new_state = counted  # type: ignore[method-assign]
-            storage.fail_writes = True
-            await asyncio.sleep(20)
-            assert 0 < turns <= 25
-
-    run(story())
+        broker.engine.timers.new_state = counted  # type: ignore[method-assign]
+        storage.fail_writes = True
+        await asyncio.sleep(20)
+        assert 0 < turns <= 25
 
 
-def test_timers_wait_for_a_disk_that_cannot_be_read_for_a_while() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_broker(storage) as broker:
-            await broker.create("t", **DELAYS)
-            await asyncio.sleep(1)
-            client = broker.client()
-            for n in range(5):
-                await send(client, record(b"%d" % n, delay=1_000 + n))
-            await asyncio.sleep(0.5)
-            storage.fail_reads = TIMERS_TOPIC
-            await asyncio.sleep(3)
-            storage.fail_reads = ""
-            await asyncio.sleep(10)
-            assert values(broker) == [b"%d" % n for n in range(5)]
-
-    run(story())
+async def test_timers_wait_for_a_disk_that_cannot_be_read_for_a_while() -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage) as broker:
+        await broker.create("t", **DELAYS)
+        await asyncio.sleep(1)
+        client = broker.client()
+        for n in range(5):
+            await send(client, record(b"%d" % n, delay=1_000 + n))
+        await asyncio.sleep(0.5)
+        storage.fail_reads = TIMERS_TOPIC
+        await asyncio.sleep(3)
+        storage.fail_reads = ""
+        await asyncio.sleep(10)
+        assert values(broker) == [b"%d" % n for n in range(5)]
 
 
 # --- several nodes -------------------------------------------------------------------------------------
@@ -534,49 +507,43 @@ async def move(nodes: ReplicaNodes, topic_id: UUID, node: int, *isr: int) -> Non
 
 
 @pytest.mark.parametrize("wire", [False, True])
-def test_delays_over_several_nodes_survive_the_loss_of_both_leaders(wire: bool) -> None:
-    async def story() -> None:
-        async with replica_nodes(3, wire=wire) as nodes:
-            await make_topics(nodes)
-            leader = nodes.client(ONE)
-            for n in range(20):
-                await send_until_taken(leader, record(b"%d" % n, delay=1_000 + 400 * n))
-            await asyncio.sleep(3)
-            # The target's leader goes, then the host of its timers.
-            await move(nodes, TOPIC_ID, THREE, TWO, THREE)
-            await nodes.kill(ONE)
-            leader = nodes.client(THREE)
-            for n in range(20, 25):
-                await send_until_taken(leader, record(b"%d" % n, delay=7_000 + 100 * n))
-            await asyncio.sleep(2)
-            await move(nodes, TIMERS_ID, THREE)
-            await move(nodes, TOPIC_ID, THREE, THREE)
-            await nodes.kill(TWO)
-            await asyncio.sleep(30)
-            partition = nodes.replica(THREE)
-            assert partition.is_leader
-            found = [one.value for one in consumed(partition)]
-            assert found == [b"%d" % n for n in range(25)]
-
-    run(story())
+async def test_delays_over_several_nodes_survive_the_loss_of_both_leaders(wire: bool) -> None:
+    async with replica_nodes(3, wire=wire) as nodes:
+        await make_topics(nodes)
+        leader = nodes.client(ONE)
+        for n in range(20):
+            await send_until_taken(leader, record(b"%d" % n, delay=1_000 + 400 * n))
+        await asyncio.sleep(3)
+        # The target's leader goes, then the host of its timers.
+        await move(nodes, TOPIC_ID, THREE, TWO, THREE)
+        await nodes.kill(ONE)
+        leader = nodes.client(THREE)
+        for n in range(20, 25):
+            await send_until_taken(leader, record(b"%d" % n, delay=7_000 + 100 * n))
+        await asyncio.sleep(2)
+        await move(nodes, TIMERS_ID, THREE)
+        await move(nodes, TOPIC_ID, THREE, THREE)
+        await nodes.kill(TWO)
+        await asyncio.sleep(30)
+        partition = nodes.replica(THREE)
+        assert partition.is_leader
+        found = [one.value for one in consumed(partition)]
+        assert found == [b"%d" % n for n in range(25)]
 
 
 @pytest.mark.parametrize("wire", [False, True])
-def test_what_the_old_leader_did_not_pass_on_the_new_one_does(wire: bool) -> None:
-    async def story() -> None:
-        async with replica_nodes(3, wire=wire) as nodes:
-            await make_topics(nodes)
-            await send_until_taken(nodes.client(ONE), record(b"a", delay=100))
-            await asyncio.sleep(10)
-            nodes.cut.add(frozenset({ONE, TWO}))  # the host is not reached; node 3 still follows
-            await nodes.change(isr=(ONE, THREE))
-            await move(nodes, TIMERS_ID, TWO, TWO, THREE)
-            answer = await send(nodes.client(ONE), record(b"b", delay=100), record(b"p"))
-            assert answer.error_code == 0
-            await asyncio.sleep(5)
-            assert [one.value for one in consumed(nodes.replica(ONE))] == [b"a", b"p"]
-            await move(nodes, TOPIC_ID, THREE, THREE)
-            await asyncio.sleep(20)
-            assert [one.value for one in consumed(nodes.replica(THREE))] == [b"a", b"p", b"b"]
-
-    run(story())
+async def test_what_the_old_leader_did_not_pass_on_the_new_one_does(wire: bool) -> None:
+    async with replica_nodes(3, wire=wire) as nodes:
+        await make_topics(nodes)
+        await send_until_taken(nodes.client(ONE), record(b"a", delay=100))
+        await asyncio.sleep(10)
+        nodes.cut.add(frozenset({ONE, TWO}))  # the host is not reached; node 3 still follows
+        await nodes.change(isr=(ONE, THREE))
+        await move(nodes, TIMERS_ID, TWO, TWO, THREE)
+        answer = await send(nodes.client(ONE), record(b"b", delay=100), record(b"p"))
+        assert answer.error_code == 0
+        await asyncio.sleep(5)
+        assert [one.value for one in consumed(nodes.replica(ONE))] == [b"a", b"p"]
+        await move(nodes, TOPIC_ID, THREE, THREE)
+        await asyncio.sleep(20)
+        assert [one.value for one in consumed(nodes.replica(THREE))] == [b"a", b"p", b"b"]

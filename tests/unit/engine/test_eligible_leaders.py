@@ -21,7 +21,7 @@ from millpond.wire.kafka.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.time.virtual_loop import LoopClock, run
+from tests.support.time.virtual_loop import LoopClock
 
 
 def first(cluster: MemoryCluster) -> PartitionImage:
@@ -70,112 +70,97 @@ def ends(cluster: MemoryCluster, nodes: list[int]) -> list[int]:
     return [cluster.node(node).partitions.replica("t", 0).log.end_offset for node in nodes]
 
 
-def test_a_leader_that_loses_power_as_the_last_in_sync_cuts_nobody() -> None:
-    async def story() -> None:
-        async with memory_cluster(7, auto_leader_rebalance_enable="false") as cluster:
-            nodes = await make(cluster, 3, min_isr=2)
-            leader, earlier, later = nodes
-            await write(cluster, 5)
-            assert ends(cluster, nodes) == [5, 5, 5]
-            await fall(cluster, earlier, power=False)
-            await fall(cluster, later, power=False)
-            assert (first(cluster).isr, first(cluster).eligible_leaders) == ((leader,), (later,))
-            await fall(cluster, leader, power=True)
-            assert first(cluster).leader == NO_LEADER
+async def test_a_leader_that_loses_power_as_the_last_in_sync_cuts_nobody() -> None:
+    async with memory_cluster(7, auto_leader_rebalance_enable="false") as cluster:
+        nodes = await make(cluster, 3, min_isr=2)
+        leader, earlier, later = nodes
+        await write(cluster, 5)
+        assert ends(cluster, nodes) == [5, 5, 5]
+        await fall(cluster, earlier, power=False)
+        await fall(cluster, later, power=False)
+        assert (first(cluster).isr, first(cluster).eligible_leaders) == ((leader,), (later,))
+        await fall(cluster, leader, power=True)
+        assert first(cluster).leader == NO_LEADER
 
-            for node in (leader, earlier, later):
-                await cluster.start(node)
-            await cluster.until(lambda: set(first(cluster).isr) == set(nodes))
-            assert first(cluster).leader == later
-            assert ends(cluster, nodes) == [5, 5, 5]
-            assert first(cluster).eligible_leaders == first(cluster).last_known_leaders == ()
-
-    run(story())
+        for node in (leader, earlier, later):
+            await cluster.start(node)
+        await cluster.until(lambda: set(first(cluster).isr) == set(nodes))
+        assert first(cluster).leader == later
+        assert ends(cluster, nodes) == [5, 5, 5]
+        assert first(cluster).eligible_leaders == first(cluster).last_known_leaders == ()
 
 
 @pytest.mark.parametrize("power", [True, False])
-def test_a_partition_of_one_replica_comes_back_with_its_node(power: bool) -> None:
-    async def story() -> None:
-        async with memory_cluster(4, auto_leader_rebalance_enable="false") as cluster:
-            (node,) = await make(cluster, 1, min_isr=1)
+async def test_a_partition_of_one_replica_comes_back_with_its_node(power: bool) -> None:
+    async with memory_cluster(4, auto_leader_rebalance_enable="false") as cluster:
+        (node,) = await make(cluster, 1, min_isr=1)
+        await write(cluster, 1)
+        await fall(cluster, node, power=power)
+        assert first(cluster).leader == NO_LEADER
+        await cluster.start(node)
+        await cluster.until(lambda: first(cluster).leader == node)
+        assert first(cluster).isr == (node,)
+        assert first(cluster).recovering == power
+        if not power:
+            assert ends(cluster, [node]) == [1]
+
+
+async def test_a_node_that_stopped_well_while_too_few_were_in_sync_leads_when_it_is_back() -> None:
+    async with memory_cluster(7, auto_leader_rebalance_enable="false") as cluster:
+        nodes = await make(cluster, 3, min_isr=2)
+        leader, earlier, later = nodes
+        await write(cluster, 2)
+        await fall(cluster, earlier, power=True)
+        await cluster.stop(later)
+        await cluster.until(lambda: first(cluster).isr == (leader,))
+        with pytest.raises(NotEnoughReplicas):
             await write(cluster, 1)
-            await fall(cluster, node, power=power)
-            assert first(cluster).leader == NO_LEADER
-            await cluster.start(node)
-            await cluster.until(lambda: first(cluster).leader == node)
-            assert first(cluster).isr == (node,)
-            assert first(cluster).recovering == power
-            if not power:
-                assert ends(cluster, [node]) == [1]
-
-    run(story())
+        await fall(cluster, leader, power=True)
+        await cluster.start(earlier)
+        await cluster.until(lambda: cluster.image.is_active(earlier))
+        assert first(cluster).leader == NO_LEADER
+        await cluster.start(later)
+        await cluster.until(lambda: set(first(cluster).isr) == {earlier, later})
+        assert ends(cluster, [earlier, later]) == [2, 2]
 
 
-def test_a_node_that_stopped_well_while_too_few_were_in_sync_leads_when_it_is_back() -> None:
-    async def story() -> None:
-        async with memory_cluster(7, auto_leader_rebalance_enable="false") as cluster:
-            nodes = await make(cluster, 3, min_isr=2)
-            leader, earlier, later = nodes
-            await write(cluster, 2)
-            await fall(cluster, earlier, power=True)
-            await cluster.stop(later)
-            await cluster.until(lambda: first(cluster).isr == (leader,))
-            with pytest.raises(NotEnoughReplicas):
-                await write(cluster, 1)
-            await fall(cluster, leader, power=True)
-            await cluster.start(earlier)
-            await cluster.until(lambda: cluster.image.is_active(earlier))
-            assert first(cluster).leader == NO_LEADER
-            await cluster.start(later)
-            await cluster.until(lambda: set(first(cluster).isr) == {earlier, later})
-            assert ends(cluster, [earlier, later]) == [2, 2]
-
-    run(story())
-
-
-def test_what_one_is_enough_for_is_committed_and_nobody_else_is_eligible() -> None:
-    async def story() -> None:
-        async with memory_cluster(7, auto_leader_rebalance_enable="false") as cluster:
-            nodes = await make(cluster, 3, min_isr=2)
-            leader, earlier, later = nodes
-            await fall(cluster, earlier, power=False)
-            await fall(cluster, later, power=False)
-            assert first(cluster).eligible_leaders == (later,)
-            controller = await cluster.controller()
-            await controller.settings_admin.alter_configs(
-                [
-                    AlterConfigs(
-                        resource_type=RESOURCE_TOPIC,
-                        resource_name="t",
-                        operations=[("min.insync.replicas", AlterOp.SET, "1")],
-                    )
-                ]
-            )
-            await cluster.until(
-                lambda: not cluster.node(leader).partitions.replica("t", 0).is_under_min_isr,
-                within_s=5,
-            )
-            assert first(cluster).eligible_leaders == ()
-            await write(cluster, 1)
-
-    run(story())
+async def test_what_one_is_enough_for_is_committed_and_nobody_else_is_eligible() -> None:
+    async with memory_cluster(7, auto_leader_rebalance_enable="false") as cluster:
+        nodes = await make(cluster, 3, min_isr=2)
+        leader, earlier, later = nodes
+        await fall(cluster, earlier, power=False)
+        await fall(cluster, later, power=False)
+        assert first(cluster).eligible_leaders == (later,)
+        controller = await cluster.controller()
+        await controller.settings_admin.alter_configs(
+            [
+                AlterConfigs(
+                    resource_type=RESOURCE_TOPIC,
+                    resource_name="t",
+                    operations=[("min.insync.replicas", AlterOp.SET, "1")],
+                )
+            ]
+        )
+        await cluster.until(
+            lambda: not cluster.node(leader).partitions.replica("t", 0).is_under_min_isr,
+            within_s=5,
+        )
+        assert first(cluster).eligible_leaders == ()
+        await write(cluster, 1)
 
 
-def test_clients_are_told_who_is_eligible() -> None:
-    async def story() -> None:
-        async with memory_cluster(7, auto_leader_rebalance_enable="false") as cluster:
-            leader, earlier, later = await make(cluster, 3, min_isr=2)
-            for node in (earlier, later, leader):
-                await fall(cluster, node, power=False)
-            request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])
-            own = (await cluster.controller()).info.node_id
-            await asyncio.sleep(0.1)
-            async with asyncio.timeout(5):
-                answer = await cluster.client(own).ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
-            (partition,) = answer.topics[0].partitions
-            assert sorted(partition.eligible_leader_replicas) == sorted([leader, later])
-            # The one that led last is the first of those that were given up.
-            assert partition.last_known_elr == [leader, earlier]
-            assert partition.isr_nodes == []
-
-    run(story())
+async def test_clients_are_told_who_is_eligible() -> None:
+    async with memory_cluster(7, auto_leader_rebalance_enable="false") as cluster:
+        leader, earlier, later = await make(cluster, 3, min_isr=2)
+        for node in (earlier, later, leader):
+            await fall(cluster, node, power=False)
+        request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])
+        own = (await cluster.controller()).info.node_id
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(5):
+            answer = await cluster.client(own).ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
+        (partition,) = answer.topics[0].partitions
+        assert sorted(partition.eligible_leader_replicas) == sorted([leader, later])
+        # The one that led last is the first of those that were given up.
+        assert partition.last_known_elr == [leader, earlier]
+        assert partition.isr_nodes == []

@@ -131,83 +131,74 @@ def test_a_session_is_answered_as_a_fetch_of_everything_is(seed: int) -> None:
     run(story())
 
 
-def test_only_what_has_changed_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
-        async with replica_nodes(2) as nodes:
-            await nodes.make_topic(20)
-            await nodes.kill(2)
-            asker = Asker(nodes, 20)
-            await asker.ask()
-            looked: list[int] = []
+async def test_only_what_has_changed_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with replica_nodes(2) as nodes:
+        await nodes.make_topic(20)
+        await nodes.kill(2)
+        asker = Asker(nodes, 20)
+        await asker.ask()
+        looked: list[int] = []
 
-            def noting(partition: Any, **named: Any) -> Any:
-                looked.append(partition.index)
-                return admit(partition, **named)
+        def noting(partition: Any, **named: Any) -> Any:
+            looked.append(partition.index)
+            return admit(partition, **named)
 
-            monkeypatch.setattr(follower_reads, "admit", noting)
-            await asker.ask()
-            assert looked == []
-            nodes.append(1, b"v", index=7, acks=1)
-            answer = await asker.ask()
-            assert [one.partition for one in answer.reads] == looked == [7]
-            # Until the follower says that it has it, there is something to say.
-            await asker.ask()
-            assert looked == [7, 7]
-            asker.take(7)
-            await asker.ask()  # now it is committed, which the follower does not know
-            asker.take(7)
-            await asker.ask()
-            looked.clear()
-            await asker.ask()
-            assert looked == []
-
-    run(story())
+        monkeypatch.setattr(follower_reads, "admit", noting)
+        await asker.ask()
+        assert looked == []
+        nodes.append(1, b"v", index=7, acks=1)
+        answer = await asker.ask()
+        assert [one.partition for one in answer.reads] == looked == [7]
+        # Until the follower says that it has it, there is something to say.
+        await asker.ask()
+        assert looked == [7, 7]
+        asker.take(7)
+        await asker.ask()  # now it is committed, which the follower does not know
+        asker.take(7)
+        await asker.ask()
+        looked.clear()
+        await asker.ask()
+        assert looked == []
 
 
-def test_a_fetch_that_is_not_the_next_of_its_session_is_refused() -> None:
-    async def story() -> None:
-        async with replica_nodes(2) as nodes:
-            await nodes.make_topic(2)
-            await nodes.kill(2)
-            asker = Asker(nodes, 2)
+async def test_a_fetch_that_is_not_the_next_of_its_session_is_refused() -> None:
+    async with replica_nodes(2) as nodes:
+        await nodes.make_topic(2)
+        await nodes.kill(2)
+        asker = Asker(nodes, 2)
+        await asker.ask()
+        refused: list[tuple[type[MillpondError], dict[str, int]]] = [
+            (FetchSessionEpochInvalid, {"session_epoch": 2}),
+            (FetchSessionNotFound, {"session_id": asker.session_id + 1}),
+            (FetchSessionNotFound, {"session_id": 0}),
+        ]
+        for kind, named in refused:
+            with pytest.raises(kind):
+                await asker.ask(**named)
+        await asker.ask()
+        # The session that a node begins is its only one.
+        other = Asker(nodes, 2)
+        await other.ask()
+        with pytest.raises(FetchSessionNotFound):
             await asker.ask()
-            refused: list[tuple[type[MillpondError], dict[str, int]]] = [
-                (FetchSessionEpochInvalid, {"session_epoch": 2}),
-                (FetchSessionNotFound, {"session_id": asker.session_id + 1}),
-                (FetchSessionNotFound, {"session_id": 0}),
-            ]
-            for kind, named in refused:
-                with pytest.raises(kind):
-                    await asker.ask(**named)
-            await asker.ask()
-            # The session that a node begins is its only one.
-            other = Asker(nodes, 2)
-            await other.ask()
-            with pytest.raises(FetchSessionNotFound):
-                await asker.ask()
-            await other.ask()
-
-    run(story())
+        await other.ask()
 
 
-def test_a_position_that_is_refused_shows_nothing_until_it_is_right() -> None:
-    async def story() -> None:
-        async with replica_nodes(2) as nodes:
-            await nodes.make_topic(1)
-            await nodes.kill(2)
-            asker = Asker(nodes, 1)
-            await asker.ask()
-            partition = nodes.replica(1)
-            assert partition.leadership is not None
-            await nodes.change(leader=1)
-            follower = partition.leadership.followers[2]
-            before = follower.fetched_ms
-            virtual_loop().now += 5
-            (read,) = (await asker.ask()).reads
-            assert isinstance(read.error, FencedLeaderEpoch)
-            assert follower.fetched_ms == before
-            asker.take(0)
-            await asker.ask()
-            assert follower.fetched_ms > before
-
-    run(story())
+async def test_a_position_that_is_refused_shows_nothing_until_it_is_right() -> None:
+    async with replica_nodes(2) as nodes:
+        await nodes.make_topic(1)
+        await nodes.kill(2)
+        asker = Asker(nodes, 1)
+        await asker.ask()
+        partition = nodes.replica(1)
+        assert partition.leadership is not None
+        await nodes.change(leader=1)
+        follower = partition.leadership.followers[2]
+        before = follower.fetched_ms
+        virtual_loop().now += 5
+        (read,) = (await asker.ask()).reads
+        assert isinstance(read.error, FencedLeaderEpoch)
+        assert follower.fetched_ms == before
+        asker.take(0)
+        await asker.ask()
+        assert follower.fetched_ms > before

@@ -46,7 +46,6 @@ from tests.support.cluster.memory_broker import (
     produced,
 )
 from tests.support.storage.faulty_storage import FaultyStorage
-from tests.support.time.virtual_loop import run
 
 GROUP = "readers"
 NO_DELAY: dict[str, Any] = {
@@ -168,453 +167,387 @@ async def described(broker: MemoryBroker) -> Any:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_the_first_question_for_a_coordinator_makes_the_offsets_topic(version: int) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            request = FindCoordinatorRequest(key=GROUP, coordinator_keys=[GROUP])
+async def test_the_first_question_for_a_coordinator_makes_the_offsets_topic(version: int) -> None:
+    async with memory_broker() as broker:
+        request = FindCoordinatorRequest(key=GROUP, coordinator_keys=[GROUP])
+        answer = await broker.client().ask(ApiKey.FIND_COORDINATOR, version, request)
+        found = answer if version < 4 else answer.coordinators[0]
+        assert (found.error_code, found.node_id) == (0, 1)
+        assert (found.host, found.port) == ("broker.test", 9092)
+        topic = broker.engine.metadata.image.topics[OFFSETS_TOPIC]
+        assert len(topic.partitions) == 50
+        config = broker.engine.partitions.config_of(OFFSETS_TOPIC)
+        assert config.cleanup_policy == {"compact"}
+        assert config.segment_bytes == 104_857_600
+
+
+async def test_a_share_groups_state_is_asked_for_by_partition() -> None:
+    async with memory_broker() as broker:
+        for version in (3, 6):
+            request = FindCoordinatorRequest(key="g", key_type=2, coordinator_keys=["g"])
             answer = await broker.client().ask(ApiKey.FIND_COORDINATOR, version, request)
             found = answer if version < 4 else answer.coordinators[0]
-            assert (found.error_code, found.node_id) == (0, 1)
-            assert (found.host, found.port) == ("broker.test", 9092)
-            topic = broker.engine.metadata.image.topics[OFFSETS_TOPIC]
-            assert len(topic.partitions) == 50
-            config = broker.engine.partitions.config_of(OFFSETS_TOPIC)
-            assert config.cleanup_policy == {"compact"}
-            assert config.segment_bytes == 104_857_600
-
-    run(story())
+            assert found.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_share_groups_state_is_asked_for_by_partition() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            for version in (3, 6):
-                request = FindCoordinatorRequest(key="g", key_type=2, coordinator_keys=["g"])
-                answer = await broker.client().ask(ApiKey.FIND_COORDINATOR, version, request)
-                found = answer if version < 4 else answer.coordinators[0]
-                assert found.error_code == ErrorCode.INVALID_REQUEST
-
-    run(story())
-
-
-def test_a_disk_without_room_for_the_topic_is_no_coordinator_yet() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_broker(storage, **NO_DELAY) as broker:
-            storage.capacity = storage.used
-            request = FindCoordinatorRequest(coordinator_keys=[GROUP])
-            answer = await broker.client().ask(ApiKey.FIND_COORDINATOR, 4, request)
-            assert answer.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            storage.capacity = None
-            await Reader(broker).find()
-
-    run(story())
+async def test_a_disk_without_room_for_the_topic_is_no_coordinator_yet() -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage, **NO_DELAY) as broker:
+        storage.capacity = storage.used
+        request = FindCoordinatorRequest(coordinator_keys=[GROUP])
+        answer = await broker.client().ask(ApiKey.FIND_COORDINATOR, 4, request)
+        assert answer.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        storage.capacity = None
+        await Reader(broker).find()
 
 
-def test_who_did_not_ask_for_the_coordinator_is_sent_to_ask() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            reader = Reader(broker)
-            reader.send_join()
-            assert reader.client.answer().error_code == ErrorCode.NOT_COORDINATOR
-            reader.send_sync()
-            assert reader.client.answer().error_code == ErrorCode.NOT_COORDINATOR
-            await broker.create("t")
-            assert await reader.commit(1) == ErrorCode.NOT_COORDINATOR
-
-    run(story())
+async def test_who_did_not_ask_for_the_coordinator_is_sent_to_ask() -> None:
+    async with memory_broker() as broker:
+        reader = Reader(broker)
+        reader.send_join()
+        assert reader.client.answer().error_code == ErrorCode.NOT_COORDINATOR
+        reader.send_sync()
+        assert reader.client.answer().error_code == ErrorCode.NOT_COORDINATOR
+        await broker.create("t")
+        assert await reader.commit(1) == ErrorCode.NOT_COORDINATOR
 
 
-def test_two_members_share_and_one_takes_over() -> None:
-    async def story() -> None:
-        async with memory_broker(**NO_DELAY) as broker:
-            first, second = Reader(broker), Reader(broker)
-            await first.settle()
-            second.send_join()
-            second.member_id = second.client.answer().member_id
-            second.send_join()
-            assert second.client.answers() == []  # parked until the first joins again
-            assert await first.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
-            await first.join()
-            second.take(second.client.answer())
-            assert first.members == [first.member_id, second.member_id]
-            second.send_sync()
-            assert second.client.answers() == []  # parked until the plan is there
-            assert await first.sync() == f"for {first.member_id}".encode()
-            assert bytes(second.client.answer().assignment) == f"for {second.member_id}".encode()
+async def test_two_members_share_and_one_takes_over() -> None:
+    async with memory_broker(**NO_DELAY) as broker:
+        first, second = Reader(broker), Reader(broker)
+        await first.settle()
+        second.send_join()
+        second.member_id = second.client.answer().member_id
+        second.send_join()
+        assert second.client.answers() == []  # parked until the first joins again
+        assert await first.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+        await first.join()
+        second.take(second.client.answer())
+        assert first.members == [first.member_id, second.member_id]
+        second.send_sync()
+        assert second.client.answers() == []  # parked until the plan is there
+        assert await first.sync() == f"for {first.member_id}".encode()
+        assert bytes(second.client.answer().assignment) == f"for {second.member_id}".encode()
 
-            assert await first.leave() == 0
-            assert await second.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
-            await second.join()
-            assert second.members == [second.member_id]
-
-    run(story())
+        assert await first.leave() == 0
+        assert await second.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+        await second.join()
+        assert second.members == [second.member_id]
 
 
-def test_a_silent_member_is_found_out_by_the_clock() -> None:
-    async def story() -> None:
-        async with memory_broker(**NO_DELAY) as broker:
-            reader = Reader(broker)
-            await reader.settle()
-            for _ in range(4):
-                await asyncio.sleep(9)
-                assert await reader.heartbeat() == 0
-            await asyncio.sleep(10.01)
-            assert await reader.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
-            assert (await described(broker)).group_state == "Empty"
-
-    run(story())
+async def test_a_silent_member_is_found_out_by_the_clock() -> None:
+    async with memory_broker(**NO_DELAY) as broker:
+        reader = Reader(broker)
+        await reader.settle()
+        for _ in range(4):
+            await asyncio.sleep(9)
+            assert await reader.heartbeat() == 0
+        await asyncio.sleep(10.01)
+        assert await reader.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+        assert (await described(broker)).group_state == "Empty"
 
 
-def test_a_silent_member_that_cannot_be_removed_holds_nobody_up(
+async def test_a_silent_member_that_cannot_be_removed_holds_nobody_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tries = 0
 
-    async def story() -> None:
-        async with memory_broker(**NO_DELAY) as broker:
-            reader = Reader(broker)
-            await reader.settle()
+    async with memory_broker(**NO_DELAY) as broker:
+        reader = Reader(broker)
+        await reader.settle()
 
-            def refuse(_host: GroupHost, _command: object) -> None:
-                nonlocal tries
-                tries += 1
-                assert tries < 100, "again at once, for ever"
-                raise NotLeader("for a while")
+        def refuse(_host: GroupHost, _command: object) -> None:
+            nonlocal tries
+            tries += 1
+            assert tries < 100, "again at once, for ever"
+            raise NotLeader("for a while")
 
-            monkeypatch.setattr(GroupHost, "perform", refuse)
-            await asyncio.sleep(30)
-            monkeypatch.undo()
-            assert tries > 10
-            await asyncio.sleep(2)
-            assert (await described(broker)).group_state == "Empty"
-
-    run(story())
+        monkeypatch.setattr(GroupHost, "perform", refuse)
+        await asyncio.sleep(30)
+        monkeypatch.undo()
+        assert tries > 10
+        await asyncio.sleep(2)
+        assert (await described(broker)).group_state == "Empty"
 
 
-def test_a_new_group_waits_three_seconds_for_company() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            loop = asyncio.get_running_loop()
-            reader = Reader(broker)
-            await reader.find()
-            began = loop.time()
-            await reader.join()
-            assert loop.time() - began == pytest.approx(3, abs=0.01)
-
-    run(story())
+async def test_a_new_group_waits_three_seconds_for_company() -> None:
+    async with memory_broker() as broker:
+        loop = asyncio.get_running_loop()
+        reader = Reader(broker)
+        await reader.find()
+        began = loop.time()
+        await reader.join()
+        assert loop.time() - began == pytest.approx(3, abs=0.01)
 
 
-def test_a_member_whose_connection_breaks_is_waited_for_and_then_missed() -> None:
-    async def story() -> None:
-        async with memory_broker(**NO_DELAY) as broker:
-            first, second = Reader(broker), Reader(broker)
-            await first.settle()
-            second.send_join()
-            second.member_id = second.client.answer().member_id
-            second.send_join()
-            second.client.session.connection_lost()  # while its join is parked
-            await first.join()
-            assert first.members == [first.member_id, second.member_id]
-            await first.sync()
-            for _ in range(2):
-                await asyncio.sleep(5.1)
-                code = await first.heartbeat()
-            assert code == ErrorCode.REBALANCE_IN_PROGRESS
-            await first.join()
-            assert first.members == [first.member_id]
-
-    run(story())
+async def test_a_member_whose_connection_breaks_is_waited_for_and_then_missed() -> None:
+    async with memory_broker(**NO_DELAY) as broker:
+        first, second = Reader(broker), Reader(broker)
+        await first.settle()
+        second.send_join()
+        second.member_id = second.client.answer().member_id
+        second.send_join()
+        second.client.session.connection_lost()  # while its join is parked
+        await first.join()
+        assert first.members == [first.member_id, second.member_id]
+        await first.sync()
+        for _ in range(2):
+            await asyncio.sleep(5.1)
+            code = await first.heartbeat()
+        assert code == ErrorCode.REBALANCE_IN_PROGRESS
+        await first.join()
+        assert first.members == [first.member_id]
 
 
-def test_a_stopping_broker_sends_those_who_wait_away() -> None:
-    async def story() -> None:
-        async with memory_broker(**NO_DELAY) as broker:
-            first, second, third = Reader(broker), Reader(broker), Reader(broker)
-            await first.settle()
-            second.send_join()
-            second.member_id = second.client.answer().member_id
-            second.send_join()
-            await first.join()
-            second.take(second.client.answer())
-            second.send_sync()
-            broker.engine.groups.stop()
-            assert second.client.answer().error_code == ErrorCode.NOT_COORDINATOR
-            assert await first.heartbeat() == ErrorCode.NOT_COORDINATOR
-            third.send_join()
-            assert third.client.answer().error_code == ErrorCode.NOT_COORDINATOR
-            await broker.create("t")
-            assert await first.commit(1) == ErrorCode.NOT_COORDINATOR
-
-    run(story())
+async def test_a_stopping_broker_sends_those_who_wait_away() -> None:
+    async with memory_broker(**NO_DELAY) as broker:
+        first, second, third = Reader(broker), Reader(broker), Reader(broker)
+        await first.settle()
+        second.send_join()
+        second.member_id = second.client.answer().member_id
+        second.send_join()
+        await first.join()
+        second.take(second.client.answer())
+        second.send_sync()
+        broker.engine.groups.stop()
+        assert second.client.answer().error_code == ErrorCode.NOT_COORDINATOR
+        assert await first.heartbeat() == ErrorCode.NOT_COORDINATOR
+        third.send_join()
+        assert third.client.answer().error_code == ErrorCode.NOT_COORDINATOR
+        await broker.create("t")
+        assert await first.commit(1) == ErrorCode.NOT_COORDINATOR
 
 
 # --- restarts -------------------------------------------------------------------------------------
 
 
-def test_a_restart_keeps_offsets_generations_and_assignments() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
+async def test_a_restart_keeps_offsets_generations_and_assignments() -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage, **NO_DELAY) as broker:
+        await broker.create("t")
+        reader = Reader(broker)
+        await reader.settle()
+        assert await reader.commit(42) == 0
+    async with memory_broker(storage, **NO_DELAY) as broker:
+        assert await committed(broker) == 42
+        reader.client = broker.client()
+        assert await reader.heartbeat() == 0
+        assert await reader.sync() == f"for {reader.member_id}".encode()
+        assert await reader.commit(43) == 0
+        assert await committed(broker) == 43
+        await asyncio.sleep(10.01)  # the session began anew with the broker
+        assert await reader.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_a_killed_broker_has_lost_no_acknowledged_commit() -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage, **NO_DELAY) as broker:
+        await broker.create("t")
+        reader = Reader(broker)
+        await reader.settle()
+        for offset in range(20):
+            assert await reader.commit(offset) == 0
+        after_kill = storage.copy()
+    after_kill.kill()
+    async with memory_broker(after_kill, **NO_DELAY) as broker:
+        assert await committed(broker) == 19
+
+
+async def test_with_flushes_first_power_may_fail_after_any_acknowledged_commit() -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage, log_flush_policy="group", **NO_DELAY) as broker:
+        await broker.create("t")
+        reader = Reader(broker)
+        await reader.settle()
+        reader.send_commit(7)
+        assert reader.client.answers() == []  # the flusher has not been there yet
+        assert (await reader.client.receive()).topics[0].partitions[0].error_code == 0
+        dark = storage.copy()
+    dark.lose_power()
+    async with memory_broker(dark, log_flush_policy="group", **NO_DELAY) as broker:
+        assert await committed(broker) == 7
+        reader.client = broker.client()
+        assert await reader.heartbeat() == 0
+
+
+async def test_what_cannot_be_read_is_said_and_the_rest_is_used(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage, **NO_DELAY) as broker:
+        await broker.create("t")
+        reader = Reader(broker)
+        await reader.settle()
+        assert await reader.commit(5) == 0
+        home = partition_for(GROUP, 3)
+        strange = [
+            (0, b"\x00\x01broken", b"value", ()),
+            (0, None, b"no key", ()),
+            (0, b"\x00\x0b\x00\x07readers", b"a group of another kind", ()),
+        ]
+        broker.engine.partitions.append(OFFSETS_TOPIC, home, build_batch(strange), internal=True)
+        assert await reader.commit(6) == 0
+    with caplog.at_level(logging.WARNING):
         async with memory_broker(storage, **NO_DELAY) as broker:
-            await broker.create("t")
-            reader = Reader(broker)
-            await reader.settle()
-            assert await reader.commit(42) == 0
-        async with memory_broker(storage, **NO_DELAY) as broker:
-            assert await committed(broker) == 42
-            reader.client = broker.client()
-            assert await reader.heartbeat() == 0
-            assert await reader.sync() == f"for {reader.member_id}".encode()
-            assert await reader.commit(43) == 0
-            assert await committed(broker) == 43
-            await asyncio.sleep(10.01)  # the session began anew with the broker
-            assert await reader.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
-
-    run(story())
+            assert await committed(broker) == 6
+    said = "\n".join(record.getMessage() for record in caplog.records)
+    assert f"{OFFSETS_TOPIC}-{home}" in said
+    assert "left out" in said
+    assert "1 records of other kinds of groups" in said
 
 
-def test_a_killed_broker_has_lost_no_acknowledged_commit() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_broker(storage, **NO_DELAY) as broker:
-            await broker.create("t")
-            reader = Reader(broker)
-            await reader.settle()
-            for offset in range(20):
-                assert await reader.commit(offset) == 0
-            after_kill = storage.copy()
-        after_kill.kill()
-        async with memory_broker(after_kill, **NO_DELAY) as broker:
-            assert await committed(broker) == 19
-
-    run(story())
-
-
-def test_with_flushes_first_power_may_fail_after_any_acknowledged_commit() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_broker(storage, log_flush_policy="group", **NO_DELAY) as broker:
-            await broker.create("t")
-            reader = Reader(broker)
-            await reader.settle()
-            reader.send_commit(7)
-            assert reader.client.answers() == []  # the flusher has not been there yet
-            assert (await reader.client.receive()).topics[0].partitions[0].error_code == 0
-            dark = storage.copy()
-        dark.lose_power()
-        async with memory_broker(dark, log_flush_policy="group", **NO_DELAY) as broker:
-            assert await committed(broker) == 7
-            reader.client = broker.client()
-            assert await reader.heartbeat() == 0
-
-    run(story())
-
-
-def test_what_cannot_be_read_is_said_and_the_rest_is_used(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_broker(storage, **NO_DELAY) as broker:
-            await broker.create("t")
-            reader = Reader(broker)
-            await reader.settle()
-            assert await reader.commit(5) == 0
-            home = partition_for(GROUP, 3)
-            strange = [
-                (0, b"\x00\x01broken", b"value", ()),
-                (0, None, b"no key", ()),
-                (0, b"\x00\x0b\x00\x07readers", b"a group of another kind", ()),
-            ]
-            broker.engine.partitions.append(
-                OFFSETS_TOPIC, home, build_batch(strange), internal=True
-            )
-            assert await reader.commit(6) == 0
-        with caplog.at_level(logging.WARNING):
-            async with memory_broker(storage, **NO_DELAY) as broker:
-                assert await committed(broker) == 6
-        said = "\n".join(record.getMessage() for record in caplog.records)
-        assert f"{OFFSETS_TOPIC}-{home}" in said
-        assert "left out" in said
-        assert "1 records of other kinds of groups" in said
-
-    run(story())
-
-
-def test_clients_may_not_write_facts_about_groups() -> None:
-    async def story() -> None:
-        async with memory_broker(**NO_DELAY) as broker:
-            client = broker.client()
-            await Reader(broker).find()
-            request = produce(batch(b"forged"), topic=OFFSETS_TOPIC)
-            answer = await client.ask(ApiKey.PRODUCE, 9, request)
-            assert produced(answer).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-
-    run(story())
+async def test_clients_may_not_write_facts_about_groups() -> None:
+    async with memory_broker(**NO_DELAY) as broker:
+        client = broker.client()
+        await Reader(broker).find()
+        request = produce(batch(b"forged"), topic=OFFSETS_TOPIC)
+        answer = await client.ask(ApiKey.PRODUCE, 9, request)
+        assert produced(answer).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 # --- a log that refuses ---------------------------------------------------------------------------
 
 
-def test_a_full_disk_refuses_commits_and_plans_and_heals() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_broker(storage, **NO_DELAY) as broker:
-            await broker.create("t")
-            reader = Reader(broker)
-            await reader.settle()
-            assert await reader.commit(1) == 0
-            storage.capacity = storage.used
-            assert await reader.commit(2) == ErrorCode.NOT_COORDINATOR
-            assert await committed(broker) == 1
-            await reader.join()
-            reader.send_sync()
-            assert reader.client.answer().error_code == ErrorCode.NOT_COORDINATOR
-            storage.capacity = None
-            await broker.engine.disk.online()
-            await reader.join()
-            await reader.sync()
-            assert await reader.commit(3) == 0
-
-    run(story())
+async def test_a_full_disk_refuses_commits_and_plans_and_heals() -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage, **NO_DELAY) as broker:
+        await broker.create("t")
+        reader = Reader(broker)
+        await reader.settle()
+        assert await reader.commit(1) == 0
+        storage.capacity = storage.used
+        assert await reader.commit(2) == ErrorCode.NOT_COORDINATOR
+        assert await committed(broker) == 1
+        await reader.join()
+        reader.send_sync()
+        assert reader.client.answer().error_code == ErrorCode.NOT_COORDINATOR
+        storage.capacity = None
+        await broker.engine.disk.online()
+        await reader.join()
+        await reader.sync()
+        assert await reader.commit(3) == 0
 
 
 # --- topics come and go ---------------------------------------------------------------------------
 
 
-def test_offsets_of_a_deleted_topic_are_gone_for_its_successor() -> None:
-    async def story() -> None:
-        async with memory_broker(**NO_DELAY) as broker:
-            await broker.create("t")
-            await broker.create("u")
-            reader = Reader(broker)
-            await reader.settle()
-            assert await reader.commit(42) == 0
-            assert await reader.commit(7, topic="u") == 0
-            request = DeleteTopicsRequest([DeleteTopicState("t")])
-            await broker.client().ask(ApiKey.DELETE_TOPICS, 6, request)
-            assert await reader.commit(43) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            await broker.create("t")
-            assert await committed(broker) == -1
-            assert await committed(broker, "u") == 7
-
-    run(story())
+async def test_offsets_of_a_deleted_topic_are_gone_for_its_successor() -> None:
+    async with memory_broker(**NO_DELAY) as broker:
+        await broker.create("t")
+        await broker.create("u")
+        reader = Reader(broker)
+        await reader.settle()
+        assert await reader.commit(42) == 0
+        assert await reader.commit(7, topic="u") == 0
+        request = DeleteTopicsRequest([DeleteTopicState("t")])
+        await broker.client().ask(ApiKey.DELETE_TOPICS, 6, request)
+        assert await reader.commit(43) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await broker.create("t")
+        assert await committed(broker) == -1
+        assert await committed(broker, "u") == 7
 
 
-def test_an_offset_of_an_earlier_topic_of_the_name_is_no_offset() -> None:
-    async def story() -> None:
-        async with memory_broker(**NO_DELAY) as broker:
-            topic_id = await broker.create("t")
-            reader = Reader(broker)
-            await reader.settle()
-            assert await reader.commit(42) == 0
-            # As if the tombstone had been lost: the position names another topic's id.
-            offsets = broker.engine.groups._host.coordinator(GROUP).offsets._groups[GROUP]["t"]
-            offsets[0] = type(offsets[0])(offset=42, topic_id=UUID(int=topic_id.int ^ 1))
-            assert await committed(broker) == -1
-            everything = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(GROUP, topics=None)])
-            answer = await broker.client().ask(ApiKey.OFFSET_FETCH, 10, everything)
-            assert answer.groups[0].topics == []
-
-    run(story())
+async def test_an_offset_of_an_earlier_topic_of_the_name_is_no_offset() -> None:
+    async with memory_broker(**NO_DELAY) as broker:
+        topic_id = await broker.create("t")
+        reader = Reader(broker)
+        await reader.settle()
+        assert await reader.commit(42) == 0
+        # As if the tombstone had been lost: the position names another topic's id.
+        offsets = broker.engine.groups._host.coordinator(GROUP).offsets._groups[GROUP]["t"]
+        offsets[0] = type(offsets[0])(offset=42, topic_id=UUID(int=topic_id.int ^ 1))
+        assert await committed(broker) == -1
+        everything = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(GROUP, topics=None)])
+        answer = await broker.client().ask(ApiKey.OFFSET_FETCH, 10, everything)
+        assert answer.groups[0].topics == []
 
 
-def test_without_the_offsets_topic_there_are_no_groups() -> None:
-    async def story() -> None:
-        async with memory_broker(**NO_DELAY) as broker:
-            await broker.create("t")
-            reader = Reader(broker)
-            await reader.settle()
-            await reader.commit(1)
-            await broker.engine.topic_admin.delete_topics([(OFFSETS_TOPIC, None)])
-            assert await reader.heartbeat() == ErrorCode.NOT_COORDINATOR
-            reader.member_id, reader.generation = "", -1
-            await reader.settle()
-            assert await committed(broker) == -1
-
-    run(story())
+async def test_without_the_offsets_topic_there_are_no_groups() -> None:
+    async with memory_broker(**NO_DELAY) as broker:
+        await broker.create("t")
+        reader = Reader(broker)
+        await reader.settle()
+        await reader.commit(1)
+        await broker.engine.topic_admin.delete_topics([(OFFSETS_TOPIC, None)])
+        assert await reader.heartbeat() == ErrorCode.NOT_COORDINATOR
+        reader.member_id, reader.generation = "", -1
+        await reader.settle()
+        assert await committed(broker) == -1
 
 
-def test_offsets_expire_by_themselves() -> None:
-    async def story() -> None:
-        short: dict[str, Any] = {
-            "offsets_retention_minutes": "1",
-            "offsets_retention_check_interval_ms": "10000",
-        }
-        async with memory_broker(**NO_DELAY, **short) as broker:
-            await broker.create("t")
-            reader = Reader(broker)
-            await reader.settle()
-            await reader.commit(42)
-            await reader.leave()
-            await asyncio.sleep(59)
-            assert await committed(broker) == 42
-            await asyncio.sleep(12)
-            assert await committed(broker) == -1
-            assert (await described(broker)).group_state == "Dead"
-
-    run(story())
+async def test_offsets_expire_by_themselves() -> None:
+    short: dict[str, Any] = {
+        "offsets_retention_minutes": "1",
+        "offsets_retention_check_interval_ms": "10000",
+    }
+    async with memory_broker(**NO_DELAY, **short) as broker:
+        await broker.create("t")
+        reader = Reader(broker)
+        await reader.settle()
+        await reader.commit(42)
+        await reader.leave()
+        await asyncio.sleep(59)
+        assert await committed(broker) == 42
+        await asyncio.sleep(12)
+        assert await committed(broker) == -1
+        assert (await described(broker)).group_state == "Dead"
 
 
 # --- deleting -------------------------------------------------------------------------------------
 
 
-def test_groups_and_offsets_are_deleted_on_request() -> None:
-    async def story() -> None:
-        async with memory_broker(**NO_DELAY) as broker:
-            await broker.create("t")
-            await broker.create("u")
-            reader = Reader(broker)
-            await reader.settle()
-            await reader.commit(1)
-            await reader.commit(2, topic="u")
-            part = [OffsetDeleteRequestPartition(0)]
-            topics = [OffsetDeleteRequestTopic(name, part) for name in ("t", "u", "v")]
-            client = broker.client()
-            answer = await client.ask(ApiKey.OFFSET_DELETE, 0, OffsetDeleteRequest(GROUP, topics))
-            assert [one.partitions[0].error_code for one in answer.topics] == [
-                ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
-                0,
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ]
-            request = DeleteGroupsRequest([GROUP, "nobody", GROUP])
-            answer = await client.ask(ApiKey.DELETE_GROUPS, 2, request)
-            assert [(one.group_id, one.error_code) for one in answer.results] == [
-                (GROUP, ErrorCode.NON_EMPTY_GROUP),
-                ("nobody", ErrorCode.GROUP_ID_NOT_FOUND),
-            ]
-            await reader.leave()
-            answer = await client.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest([GROUP]))
-            assert answer.results[0].error_code == 0
-            assert await committed(broker) == -1
-
-    run(story())
+async def test_groups_and_offsets_are_deleted_on_request() -> None:
+    async with memory_broker(**NO_DELAY) as broker:
+        await broker.create("t")
+        await broker.create("u")
+        reader = Reader(broker)
+        await reader.settle()
+        await reader.commit(1)
+        await reader.commit(2, topic="u")
+        part = [OffsetDeleteRequestPartition(0)]
+        topics = [OffsetDeleteRequestTopic(name, part) for name in ("t", "u", "v")]
+        client = broker.client()
+        answer = await client.ask(ApiKey.OFFSET_DELETE, 0, OffsetDeleteRequest(GROUP, topics))
+        assert [one.partitions[0].error_code for one in answer.topics] == [
+            ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+            0,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        request = DeleteGroupsRequest([GROUP, "nobody", GROUP])
+        answer = await client.ask(ApiKey.DELETE_GROUPS, 2, request)
+        assert [(one.group_id, one.error_code) for one in answer.results] == [
+            (GROUP, ErrorCode.NON_EMPTY_GROUP),
+            ("nobody", ErrorCode.GROUP_ID_NOT_FOUND),
+        ]
+        await reader.leave()
+        answer = await client.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest([GROUP]))
+        assert answer.results[0].error_code == 0
+        assert await committed(broker) == -1
 
 
-def test_what_members_of_all_groups_bring_is_bounded() -> None:
+async def test_what_members_of_all_groups_bring_is_bounded() -> None:
     """Two thousand groups with half a megabyte each took a gigabyte."""
 
-    async def story() -> None:
-        async with memory_broker(group_initial_rebalance_delay_ms="0") as broker:
-            await broker.engine.groups.prepare()
-            groups = broker.engine.groups
-            groups._memory = MemberMemory(lambda: bytes_held(groups._host.groups()), 1024 * 1024)
-            codes = []
-            for number in range(40):
-                client = broker.client()
-                request = JoinGroupRequest(
-                    group_id=f"g{number}",
-                    session_timeout_ms=30_000,
-                    rebalance_timeout_ms=60_000,
-                    protocol_type="consumer",
-                    protocols=[JoinGroupRequestProtocol("range", bytes(100_000))],
-                )
-                codes.append((await client.ask(ApiKey.JOIN_GROUP, 3, request)).error_code)
-            assert codes == [0] * 10 + [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 30
-            assert bytes_held(groups._host.groups()) <= 1024 * 1024
-            # Members of ordinary size are served.
-            await Reader(broker).join()
-            # And when those that brought much have gone, there is room again.
-            await asyncio.sleep(40)
-            answer = await broker.client().ask(ApiKey.JOIN_GROUP, 3, request)
-            assert answer.error_code == 0
-
-    run(story())
+    async with memory_broker(group_initial_rebalance_delay_ms="0") as broker:
+        await broker.engine.groups.prepare()
+        groups = broker.engine.groups
+        groups._memory = MemberMemory(lambda: bytes_held(groups._host.groups()), 1024 * 1024)
+        codes = []
+        for number in range(40):
+            client = broker.client()
+            request = JoinGroupRequest(
+                group_id=f"g{number}",
+                session_timeout_ms=30_000,
+                rebalance_timeout_ms=60_000,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol("range", bytes(100_000))],
+            )
+            codes.append((await client.ask(ApiKey.JOIN_GROUP, 3, request)).error_code)
+        assert codes == [0] * 10 + [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 30
+        assert bytes_held(groups._host.groups()) <= 1024 * 1024
+        # Members of ordinary size are served.
+        await Reader(broker).join()
+        # And when those that brought much have gone, there is room again.
+        await asyncio.sleep(40)
+        answer = await broker.client().ask(ApiKey.JOIN_GROUP, 3, request)
+        assert answer.error_code == 0

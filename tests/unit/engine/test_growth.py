@@ -15,7 +15,6 @@ from millpond.wire.kafka.messages.remove_raft_voter import RemoveRaftVoterReques
 from tests.support.cluster.memory_broker import batch, values_of
 from tests.support.cluster.memory_cluster import MemoryCluster, memory_cluster
 from tests.support.storage.faulty_storage import FaultyStorage
-from tests.support.time.virtual_loop import run
 
 # How a newcomer is told of the quorum: by the list of those who voted at first, or by addresses only.
 WAYS = pytest.mark.parametrize(
@@ -115,181 +114,157 @@ async def join(cluster: MemoryCluster, node: NodeId, settings: dict[str, Any]) -
 
 
 @WAYS
-def test_a_node_joins_takes_replicas_and_a_vote_and_another_leaves(
+async def test_a_node_joins_takes_replicas_and_a_vote_and_another_leaves(
     settings: dict[str, Any],
 ) -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            await make(cluster, "t", 3)
-            await write(cluster, b"a", b"b")
-            await join(cluster, 4, settings)
-            assert 4 not in voters(cluster, 4)
-            assert not cluster.node(4).metadata.quorum.replica.is_voter
+    async with memory_cluster() as cluster:
+        await make(cluster, "t", 3)
+        await write(cluster, b"a", b"b")
+        await join(cluster, 4, settings)
+        assert 4 not in voters(cluster, 4)
+        assert not cluster.node(4).metadata.quorum.replica.is_voter
 
-            # A newcomer gets replicas of topics that are made, and of those that are moved to it.
-            await make(cluster, "wide", 4)
-            assert 4 in cluster.image.topics["wide"].partitions[0].replicas
-            controller = await cluster.controller()
-            leaving = next(one for one in (1, 2, 3) if one != controller.info.node_id)
-            staying = [one for one in (1, 2, 3) if one != leaving]
-            move = Reassignment(topic="t", partition=0, replicas=[4, *staying])
-            (error,) = await controller.admin.reassign([move])
-            assert error is None
-            await write(cluster, b"c")
-            await cluster.until(lambda: not state(cluster).is_reassigning)
-            await cluster.until(lambda: set(state(cluster).isr) == {4, *staying})
-            assert values(cluster, 4) == [b"a", b"b", b"c"]
+        # A newcomer gets replicas of topics that are made, and of those that are moved to it.
+        await make(cluster, "wide", 4)
+        assert 4 in cluster.image.topics["wide"].partitions[0].replicas
+        controller = await cluster.controller()
+        leaving = next(one for one in (1, 2, 3) if one != controller.info.node_id)
+        staying = [one for one in (1, 2, 3) if one != leaving]
+        move = Reassignment(topic="t", partition=0, replicas=[4, *staying])
+        (error,) = await controller.admin.reassign([move])
+        assert error is None
+        await write(cluster, b"c")
+        await cluster.until(lambda: not state(cluster).is_reassigning)
+        await cluster.until(lambda: set(state(cluster).isr) == {4, *staying})
+        assert values(cluster, 4) == [b"a", b"b", b"c"]
 
-            await give_vote(cluster, 4)
-            await take_vote(cluster, leaving)
-            everybody = {4, *staying}
-            await cluster.until(lambda: all(voters(cluster, one) == everybody for one in everybody))
-            assert cluster.node(4).metadata.quorum.replica.is_voter
+        await give_vote(cluster, 4)
+        await take_vote(cluster, leaving)
+        everybody = {4, *staying}
+        await cluster.until(lambda: all(voters(cluster, one) == everybody for one in everybody))
+        assert cluster.node(4).metadata.quorum.replica.is_voter
 
-            # Of the first three two are gone; with the votes of then nobody could decide anything.
-            await cluster.stop(leaving)
-            await cluster.kill(staying[0])
-            await cluster.until(lambda: state(cluster).leader in {4, staying[1]})
-            await make(cluster, "after", 1)
-            await write(cluster, b"d")
-            assert values(cluster, 4) == [b"a", b"b", b"c", b"d"]
-
-    run(story())
+        # Of the first three two are gone; with the votes of then nobody could decide anything.
+        await cluster.stop(leaving)
+        await cluster.kill(staying[0])
+        await cluster.until(lambda: state(cluster).leader in {4, staying[1]})
+        await make(cluster, "after", 1)
+        await write(cluster, b"d")
+        assert values(cluster, 4) == [b"a", b"b", b"c", b"d"]
 
 
-def test_a_controller_that_loses_its_vote_hands_over_and_stays_a_broker() -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            await make(cluster, "t", 3)
-            await write(cluster, b"a")
-            await join(cluster, 4, {})
-            await give_vote(cluster, 4)
-            first = (await cluster.controller()).info.node_id
-            await take_vote(cluster, first)
-            await cluster.until(lambda: not cluster.node(first).metadata.is_controller)
-            second = await cluster.controller()
-            assert second.info.node_id != first
-            everybody = {1, 2, 3, 4} - {first}
-            await cluster.until(
-                lambda: all(voters(cluster, one) == everybody for one in range(1, 5))
-            )
-            # It follows the metadata on, is not fenced, and its replicas count.
-            await make(cluster, "after", 4)
-            await asyncio.sleep(20)
-            assert cluster.image.is_active(first)
-            assert first in state(cluster).isr
-            await write(cluster, b"b")
-            await cluster.until(lambda: values(cluster, first) == [b"a", b"b"])
-
-    run(story())
+async def test_a_controller_that_loses_its_vote_hands_over_and_stays_a_broker() -> None:
+    async with memory_cluster() as cluster:
+        await make(cluster, "t", 3)
+        await write(cluster, b"a")
+        await join(cluster, 4, {})
+        await give_vote(cluster, 4)
+        first = (await cluster.controller()).info.node_id
+        await take_vote(cluster, first)
+        await cluster.until(lambda: not cluster.node(first).metadata.is_controller)
+        second = await cluster.controller()
+        assert second.info.node_id != first
+        everybody = {1, 2, 3, 4} - {first}
+        await cluster.until(lambda: all(voters(cluster, one) == everybody for one in range(1, 5)))
+        # It follows the metadata on, is not fenced, and its replicas count.
+        await make(cluster, "after", 4)
+        await asyncio.sleep(20)
+        assert cluster.image.is_active(first)
+        assert first in state(cluster).isr
+        await write(cluster, b"b")
+        await cluster.until(lambda: values(cluster, first) == [b"a", b"b"])
 
 
-def test_a_newcomer_that_restarts_finds_its_vote_and_its_replicas_again() -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            await join(cluster, 4, {})
-            await make(cluster, "t", 4)
-            await write(cluster, b"a")
-            await give_vote(cluster, 4)
-            await cluster.kill(4)
-            await write(cluster, b"b")
-            await join(cluster, 4, {})
-            assert cluster.node(4).metadata.quorum.replica.is_voter
-            await cluster.until(lambda: 4 in state(cluster).isr)
-            assert values(cluster, 4) == [b"a", b"b"]
-
-    run(story())
+async def test_a_newcomer_that_restarts_finds_its_vote_and_its_replicas_again() -> None:
+    async with memory_cluster() as cluster:
+        await join(cluster, 4, {})
+        await make(cluster, "t", 4)
+        await write(cluster, b"a")
+        await give_vote(cluster, 4)
+        await cluster.kill(4)
+        await write(cluster, b"b")
+        await join(cluster, 4, {})
+        assert cluster.node(4).metadata.quorum.replica.is_voter
+        await cluster.until(lambda: 4 in state(cluster).isr)
+        assert values(cluster, 4) == [b"a", b"b"]
 
 
-def test_a_node_that_was_started_alone_gets_company_and_may_die_in_the_end() -> None:
-    async def story() -> None:
-        async with memory_cluster(1, alone=True) as cluster:
-            assert cluster.node(1).metadata.is_alone
-            await make(cluster, "t", 1)
-            await write(cluster, b"a")
-            for node in (2, 3):
-                await join(cluster, node, {"controller.quorum.voters": ("1@node1:9092",)})
-            for node in (2, 3):
-                await give_vote(cluster, node)
-            await cluster.until(lambda: all(voters(cluster, one) == {1, 2, 3} for one in (1, 2, 3)))
-            assert [one.endpoints[0].host for one in cluster.node(2).metadata.quorum.voters] == [
-                "node1.test", "node2", "node3",
-            ]  # fmt: skip
-            move = Reassignment(topic="t", partition=0, replicas=[1, 2, 3])
-            (error,) = await (await cluster.controller()).admin.reassign([move])
-            assert error is None
-            await cluster.until(lambda: set(state(cluster).isr) == {1, 2, 3})
-            await write(cluster, b"b")
+async def test_a_node_that_was_started_alone_gets_company_and_may_die_in_the_end() -> None:
+    async with memory_cluster(1, alone=True) as cluster:
+        assert cluster.node(1).metadata.is_alone
+        await make(cluster, "t", 1)
+        await write(cluster, b"a")
+        for node in (2, 3):
+            await join(cluster, node, {"controller.quorum.voters": ("1@node1:9092",)})
+        for node in (2, 3):
+            await give_vote(cluster, node)
+        await cluster.until(lambda: all(voters(cluster, one) == {1, 2, 3} for one in (1, 2, 3)))
+        assert [one.endpoints[0].host for one in cluster.node(2).metadata.quorum.voters] == [
+            "node1.test", "node2", "node3",
+        ]  # fmt: skip
+        move = Reassignment(topic="t", partition=0, replicas=[1, 2, 3])
+        (error,) = await (await cluster.controller()).admin.reassign([move])
+        assert error is None
+        await cluster.until(lambda: set(state(cluster).isr) == {1, 2, 3})
+        await write(cluster, b"b")
 
-            # The first one restarts as it was started, alone by its settings, and finds the others.
-            await cluster.stop(1)
-            await cluster.until(lambda: state(cluster).leader in {2, 3})
-            await write(cluster, b"c")
-            await cluster.start(1)
-            await cluster.up(1)
-            await cluster.until(lambda: 1 in state(cluster).isr)
-            assert not cluster.node(1).metadata.is_alone
-            assert values(cluster, 1) == [b"a", b"b", b"c"]
+        # The first one restarts as it was started, alone by its settings, and finds the others.
+        await cluster.stop(1)
+        await cluster.until(lambda: state(cluster).leader in {2, 3})
+        await write(cluster, b"c")
+        await cluster.start(1)
+        await cluster.up(1)
+        await cluster.until(lambda: 1 in state(cluster).isr)
+        assert not cluster.node(1).metadata.is_alone
+        assert values(cluster, 1) == [b"a", b"b", b"c"]
 
-            await cluster.kill(1)
-            await cluster.until(lambda: state(cluster).leader in {2, 3})
-            await make(cluster, "after", 2)
-            await write(cluster, b"d")
-
-    run(story())
+        await cluster.kill(1)
+        await cluster.until(lambda: state(cluster).leader in {2, 3})
+        await make(cluster, "after", 2)
+        await write(cluster, b"d")
 
 
-def test_a_node_with_company_is_fenced_when_it_falls_silent_though_it_was_first() -> None:
-    async def story() -> None:
-        async with memory_cluster(1, alone=True) as cluster:
-            for node in (2, 3):
-                await join(cluster, node, {"controller.quorum.voters": ("1@node1:9092",)})
-                await give_vote(cluster, node)
-            await cluster.until(lambda: cluster.node(1).membership.broker_epoch >= 0)
-            epoch = cluster.image.brokers[1].broker_epoch
-            cluster.network.isolate(1)
-            await cluster.until(
-                lambda: not cluster.node(2).metadata.image.is_active(1), within_s=30
-            )
-            assert cluster.node(1).membership.is_cut_off
-            cluster.network.cut.clear()
-            await cluster.up(1, 2, 3)
-            assert cluster.image.brokers[1].broker_epoch == epoch
-
-    run(story())
+async def test_a_node_with_company_is_fenced_when_it_falls_silent_though_it_was_first() -> None:
+    async with memory_cluster(1, alone=True) as cluster:
+        for node in (2, 3):
+            await join(cluster, node, {"controller.quorum.voters": ("1@node1:9092",)})
+            await give_vote(cluster, node)
+        await cluster.until(lambda: cluster.node(1).membership.broker_epoch >= 0)
+        epoch = cluster.image.brokers[1].broker_epoch
+        cluster.network.isolate(1)
+        await cluster.until(lambda: not cluster.node(2).metadata.image.is_active(1), within_s=30)
+        assert cluster.node(1).membership.is_cut_off
+        cluster.network.cut.clear()
+        await cluster.up(1, 2, 3)
+        assert cluster.image.brokers[1].broker_epoch == epoch
 
 
-def test_no_vote_is_taken_while_a_disk_that_will_have_to_vote_is_being_replaced() -> None:
+async def test_no_vote_is_taken_while_a_disk_that_will_have_to_vote_is_being_replaced() -> None:
     """The voters that stay would be written down with the disk that is gone, and never agree again."""
 
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            controller = await cluster.controller()
-            replaced, leaving = (one for one in (1, 2, 3) if one != controller.info.node_id)
-            await cluster.kill(replaced)
-            cluster.storages[replaced] = FaultyStorage()
-            answer = await cluster.client(controller.info.node_id).ask(
-                ApiKey.REMOVE_RAFT_VOTER,
-                0,
-                RemoveRaftVoterRequest(
-                    cluster_id="cluster",
-                    voter_id=leaving,
-                    voter_directory_id=directory(cluster, leaving),
-                ),
-            )
-            assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-            assert (
-                f"[{replaced}] of them do not follow the quorum's log now" in answer.error_message
-            )
+    async with memory_cluster() as cluster:
+        controller = await cluster.controller()
+        replaced, leaving = (one for one in (1, 2, 3) if one != controller.info.node_id)
+        await cluster.kill(replaced)
+        cluster.storages[replaced] = FaultyStorage()
+        answer = await cluster.client(controller.info.node_id).ask(
+            ApiKey.REMOVE_RAFT_VOTER,
+            0,
+            RemoveRaftVoterRequest(
+                cluster_id="cluster",
+                voter_id=leaving,
+                voter_directory_id=directory(cluster, leaving),
+            ),
+        )
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert f"[{replaced}] of them do not follow the quorum's log now" in answer.error_message
 
-            await cluster.start(replaced)
-            await cluster.up(replaced)
-            await take_vote(cluster, leaving)
-            await cluster.kill(leaving)
-            await make(cluster, "t", 2)
-            assert voters(cluster, replaced) == {controller.info.node_id, replaced}
-
-    run(story())
+        await cluster.start(replaced)
+        await cluster.up(replaced)
+        await take_vote(cluster, leaving)
+        await cluster.kill(leaving)
+        await make(cluster, "t", 2)
+        assert voters(cluster, replaced) == {controller.info.node_id, replaced}
 
 
 async def with_replaced_disk(cluster: MemoryCluster) -> tuple[NodeId, NodeId, UUID]:
@@ -332,49 +307,43 @@ async def ask_for_vote(
     return answer.error_code, answer.error_message or ""
 
 
-def test_a_disk_that_is_gone_gets_no_vote_and_the_one_that_replaced_it_does() -> None:
+async def test_a_disk_that_is_gone_gets_no_vote_and_the_one_that_replaced_it_does() -> None:
     """It was a voter a moment ago, and at the end of the log: neither says that it is still there."""
 
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            replaced, other, old = await with_replaced_disk(cluster)
-            removed = await ask_for_vote(cluster, replaced, old, key=ApiKey.REMOVE_RAFT_VOTER)
-            assert removed == (ErrorCode.NONE, "")
-            code, message = await ask_for_vote(cluster, replaced, old)
-            assert code == ErrorCode.REQUEST_TIMED_OUT
-            assert "does not follow the quorum's log now" in message
-            assert replaced not in (await cluster.controller()).metadata.quorum.voters.ids
+    async with memory_cluster() as cluster:
+        replaced, other, old = await with_replaced_disk(cluster)
+        removed = await ask_for_vote(cluster, replaced, old, key=ApiKey.REMOVE_RAFT_VOTER)
+        assert removed == (ErrorCode.NONE, "")
+        code, message = await ask_for_vote(cluster, replaced, old)
+        assert code == ErrorCode.REQUEST_TIMED_OUT
+        assert "does not follow the quorum's log now" in message
+        assert replaced not in (await cluster.controller()).metadata.quorum.voters.ids
 
-            await give_vote(cluster, replaced)
-            await cluster.kill(other)
-            await make(cluster, "t", 2)
-            assert voters(cluster, replaced) == {1, 2, 3}
-
-    run(story())
+        await give_vote(cluster, replaced)
+        await cluster.kill(other)
+        await make(cluster, "t", 2)
+        assert voters(cluster, replaced) == {1, 2, 3}
 
 
-def test_a_live_node_that_registers_again_is_in_sync_again_though_nothing_is_written() -> None:
+async def test_a_live_node_that_registers_again_is_in_sync_again_though_nothing_is_written() -> (
+    None
+):
     """Its leaders know its old broker epoch, and no position in its fetch session changes."""
 
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            await make(cluster, "t", 3)
-            await write(cluster, b"a")
-            controller = await cluster.controller()
-            forgotten = next(
-                one
-                for one in (1, 2, 3)
-                if one not in {controller.info.node_id, state(cluster).leader}
+    async with memory_cluster() as cluster:
+        await make(cluster, "t", 3)
+        await write(cluster, b"a")
+        controller = await cluster.controller()
+        forgotten = next(
+            one for one in (1, 2, 3) if one not in {controller.info.node_id, state(cluster).leader}
+        )
+        epoch = cluster.image.brokers[forgotten].broker_epoch
+        await cluster.until(lambda: set(state(cluster).isr) == {1, 2, 3})
+        await controller.admin.unregister(forgotten)
+        await cluster.until(
+            lambda: (
+                (broker := cluster.image.brokers.get(forgotten)) is not None
+                and broker.broker_epoch > epoch
             )
-            epoch = cluster.image.brokers[forgotten].broker_epoch
-            await cluster.until(lambda: set(state(cluster).isr) == {1, 2, 3})
-            await controller.admin.unregister(forgotten)
-            await cluster.until(
-                lambda: (
-                    (broker := cluster.image.brokers.get(forgotten)) is not None
-                    and broker.broker_epoch > epoch
-                )
-            )
-            await cluster.until(lambda: set(state(cluster).isr) == {1, 2, 3})
-
-    run(story())
+        )
+        await cluster.until(lambda: set(state(cluster).isr) == {1, 2, 3})

@@ -15,7 +15,7 @@ from millpond.server.protocols import record_families
 from tests.support.cluster.memory_broker import SeededRng
 from tests.support.cluster.memory_cluster import memory_cluster
 from tests.support.storage.faulty_storage import FaultyStorage
-from tests.support.time.virtual_loop import LoopClock, run, virtual_loop
+from tests.support.time.virtual_loop import LoopClock, virtual_loop
 from tests.unit.engine.test_growth import join
 
 
@@ -77,77 +77,66 @@ async def with_records(lone: Lone) -> Node:
     return engine
 
 
-def test_each_life_of_a_lone_node_is_registered() -> None:
-    async def story() -> None:
-        lone = Lone()
-        for _ in range(2):
-            engine = await lone.started()
-            assert engine.metadata.image.brokers[1].incarnation_id == engine.info.incarnation_id
-            assert engine.metadata.image.brokers[1].log_dirs == engine.log_dirs.ids
-            assert (
-                engine.info.incarnation_id
-                in engine.disk_history.kept_registrations().incarnation_ids
-            )
-            await engine.stop()
-
-    run(story())
-
-
-def test_a_lone_node_that_gets_company_after_a_restart_leads_on() -> None:
-    async def story() -> None:
-        async with memory_cluster(1, alone=True) as cluster:
-            controller = await cluster.controller()
-            await controller.topic_admin.create_topics(
-                [CreateTopic(name="t", partitions=1, replication_factor=1)]
-            )
-            await cluster.stop(1)
-            await cluster.start(1)
-            await cluster.up(1)
-            before = at(cluster.node(1), 0)
-            await join(cluster, 2, {"controller.quorum.voters": ("1@node1:9092",)})
-            await cluster.until(lambda: cluster.node(1).membership.has_registered)
-            after = at(cluster.node(1), 0)
-            # It was never struck off: it has what it had, and was registered all the time.
-            assert (after.leader, after.isr, after.recovering) == (1, (1,), False)
-            assert after.leader_epoch == before.leader_epoch
-
-    run(story())
-
-
-def test_the_only_data_disk_of_a_lone_node_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
-        lone = Lone()
-        engine = await with_records(lone)
-        epoch = at(engine, 0).leader_epoch
-        await engine.stop()
-        lone.data = FaultyStorage()
+async def test_each_life_of_a_lone_node_is_registered() -> None:
+    lone = Lone()
+    for _ in range(2):
         engine = await lone.started()
-        assert "the records of 2 partitions are gone" in caplog.text
-        own = engine.log_dirs.ids[0]
-        # Without another copy it begins anew, in an epoch of its own.
-        assert (at(engine, 0).leader, at(engine, 0).directory_of(1)) == (1, own)
-        assert at(engine, 0).leader_epoch > epoch
-        assert engine.partitions.partition("t", 0).log.end_offset == 0
-        # A copy elsewhere is not cut to nothing.
-        assert (at(engine, 1).leader, at(engine, 1).isr) == (NO_LEADER, ())
-        assert at(engine, 1).last_known_leaders == ()
-        await engine.stop()
-        caplog.clear()
-        engine = await lone.started()
-        assert at(engine, 0).leader == 1
-        assert "are gone" not in caplog.text
+        assert engine.metadata.image.brokers[1].incarnation_id == engine.info.incarnation_id
+        assert engine.metadata.image.brokers[1].log_dirs == engine.log_dirs.ids
+        assert (
+            engine.info.incarnation_id in engine.disk_history.kept_registrations().incarnation_ids
+        )
         await engine.stop()
 
-    run(story())
+
+async def test_a_lone_node_that_gets_company_after_a_restart_leads_on() -> None:
+    async with memory_cluster(1, alone=True) as cluster:
+        controller = await cluster.controller()
+        await controller.topic_admin.create_topics(
+            [CreateTopic(name="t", partitions=1, replication_factor=1)]
+        )
+        await cluster.stop(1)
+        await cluster.start(1)
+        await cluster.up(1)
+        before = at(cluster.node(1), 0)
+        await join(cluster, 2, {"controller.quorum.voters": ("1@node1:9092",)})
+        await cluster.until(lambda: cluster.node(1).membership.has_registered)
+        after = at(cluster.node(1), 0)
+        # It was never struck off: it has what it had, and was registered all the time.
+        assert (after.leader, after.isr, after.recovering) == (1, (1,), False)
+        assert after.leader_epoch == before.leader_epoch
 
 
-def test_a_node_without_any_disk_for_partitions_does_not_start() -> None:
-    async def story() -> None:
-        lone = Lone()
-        await (await with_records(lone)).stop()
-        lone.data = FaultyStorage()
-        lone.data.fail_writes = True
-        with pytest.raises(StorageFailure, match="no log directory could be opened: /data"):
-            await lone.started()
+async def test_the_only_data_disk_of_a_lone_node_is_replaced(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lone = Lone()
+    engine = await with_records(lone)
+    epoch = at(engine, 0).leader_epoch
+    await engine.stop()
+    lone.data = FaultyStorage()
+    engine = await lone.started()
+    assert "the records of 2 partitions are gone" in caplog.text
+    own = engine.log_dirs.ids[0]
+    # Without another copy it begins anew, in an epoch of its own.
+    assert (at(engine, 0).leader, at(engine, 0).directory_of(1)) == (1, own)
+    assert at(engine, 0).leader_epoch > epoch
+    assert engine.partitions.partition("t", 0).log.end_offset == 0
+    # A copy elsewhere is not cut to nothing.
+    assert (at(engine, 1).leader, at(engine, 1).isr) == (NO_LEADER, ())
+    assert at(engine, 1).last_known_leaders == ()
+    await engine.stop()
+    caplog.clear()
+    engine = await lone.started()
+    assert at(engine, 0).leader == 1
+    assert "are gone" not in caplog.text
+    await engine.stop()
 
-    run(story())
+
+async def test_a_node_without_any_disk_for_partitions_does_not_start() -> None:
+    lone = Lone()
+    await (await with_records(lone)).stop()
+    lone.data = FaultyStorage()
+    lone.data.fail_writes = True
+    with pytest.raises(StorageFailure, match="no log directory could be opened: /data"):
+        await lone.started()

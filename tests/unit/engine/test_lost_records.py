@@ -122,88 +122,81 @@ def test_a_reader_is_told_that_records_are_lost_or_goes_on_behind_them(
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_damaged_offsets_are_told_with_the_log_directory(version: int) -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_broker(storage) as broker:
-            await filled(broker)
-            client = broker.client()
+async def test_damaged_offsets_are_told_with_the_log_directory(version: int) -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage) as broker:
+        await filled(broker)
+        client = broker.client()
 
-            def told() -> list[tuple[int, int, str]]:
-                client.send(ApiKey.DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(topics=None))
-                (result,) = client.answer().results
-                return [
-                    (one.first_offset, one.next_offset, one.reason)
-                    for topic in result.topics
-                    for partition in topic.partitions
-                    for one in partition.damage
-                ]
+        def told() -> list[tuple[int, int, str]]:
+            client.send(ApiKey.DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(topics=None))
+            (result,) = client.answer().results
+            return [
+                (one.first_offset, one.next_offset, one.reason)
+                for topic in result.topics
+                for partition in topic.partitions
+                for one in partition.damage
+            ]
 
-            flip(storage, "t-0", 2)
-            assert told() == [], "nothing has read it yet"
-            log = broker.engine.partitions.partition("t", 0).log
-            with pytest.raises(CorruptLog):
-                log.read(2, 1000, upto=log.end_offset)
-            # Version 1 has no tagged fields.
-            assert told() == ([(2, 3, "wrong checksum")] if version >= 2 else [])
-            log.delete_records(4)
-            assert told() == [], "these records are deleted"
-
-    run(story())
+        flip(storage, "t-0", 2)
+        assert told() == [], "nothing has read it yet"
+        log = broker.engine.partitions.partition("t", 0).log
+        with pytest.raises(CorruptLog):
+            log.read(2, 1000, upto=log.end_offset)
+        # Version 1 has no tagged fields.
+        assert told() == ([(2, 3, "wrong checksum")] if version >= 2 else [])
+        log.delete_records(4)
+        assert told() == [], "these records are deleted"
 
 
 @pytest.mark.parametrize("policy", ["fail", "skip"])
-def test_a_share_group_gives_lost_records_up_only_if_the_topic_says_so(policy: str) -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_broker(storage) as broker:
-            await filled(broker, unreadable=policy)
-            await configure(broker, share_auto_offset_reset="earliest")
-            topic_id = broker.engine.metadata.image.topics["t"].topic_id
-            reader = ShareReader(broker, "one", topic_id)
-            await reader.join()
-            flip(storage, "t-0", 0)
+async def test_a_share_group_gives_lost_records_up_only_if_the_topic_says_so(policy: str) -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage) as broker:
+        await filled(broker, unreadable=policy)
+        await configure(broker, share_auto_offset_reset="earliest")
+        topic_id = broker.engine.metadata.image.topics["t"].topic_id
+        reader = ShareReader(broker, "one", topic_id)
+        await reader.join()
+        flip(storage, "t-0", 0)
+        answer = await reader.fetch()
+        for _ in range(20):
+            if answer.responses and answer.responses[0].partitions[0].error_code:
+                break
+            if taken(answer):
+                break
+            await asyncio.sleep(0.5)
             answer = await reader.fetch()
-            for _ in range(20):
-                if answer.responses and answer.responses[0].partitions[0].error_code:
-                    break
-                if taken(answer):
-                    break
-                await asyncio.sleep(0.5)
-                answer = await reader.fetch()
-            (partition,) = answer.responses[0].partitions
-            if policy == "fail":
-                assert partition.error_code == ErrorCode.CORRUPT_MESSAGE
-            else:
-                assert partition.error_code == ErrorCode.NONE
-                assert taken(answer)[0] == (1, 1)
-
-    run(story())
+        (partition,) = answer.responses[0].partitions
+        if policy == "fail":
+            assert partition.error_code == ErrorCode.CORRUPT_MESSAGE
+        else:
+            assert partition.error_code == ErrorCode.NONE
+            assert taken(answer)[0] == (1, 1)
 
 
-def test_a_group_keeps_what_can_be_read_of_its_offsets(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        settings = {**NO_DELAY, "offsets_topic_num_partitions": "1"}
-        async with memory_broker(storage, **settings) as broker:
-            reader = Reader(broker)
-            await reader.settle()
-            for topic, offset in (("first", 1), ("lost", 2), ("last", 3)):
-                await broker.create(topic)
-                assert await reader.commit(offset, topic=topic) == 0
-            log = broker.engine.partitions.partition(OFFSETS_TOPIC, 0).log
-            end = log.end_offset
-            assert await reader.leave() == 0
-        flip(storage, f"{OFFSETS_TOPIC}-0", end - 2)
-        async with memory_broker(storage, **settings) as broker:
-            assert [await committed(broker, one) for one in ("first", "lost", "last")] == [1, -1, 3]
-            again = Reader(broker)
-            await again.settle()
-            assert await again.commit(7, topic="lost") == 0
-            assert await committed(broker, "lost") == 7
-        assert f"offsets {end - 2} to {end - 2} are lost" in caplog.text
-
-    run(story())
+async def test_a_group_keeps_what_can_be_read_of_its_offsets(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = FaultyStorage()
+    settings = {**NO_DELAY, "offsets_topic_num_partitions": "1"}
+    async with memory_broker(storage, **settings) as broker:
+        reader = Reader(broker)
+        await reader.settle()
+        for topic, offset in (("first", 1), ("lost", 2), ("last", 3)):
+            await broker.create(topic)
+            assert await reader.commit(offset, topic=topic) == 0
+        log = broker.engine.partitions.partition(OFFSETS_TOPIC, 0).log
+        end = log.end_offset
+        assert await reader.leave() == 0
+    flip(storage, f"{OFFSETS_TOPIC}-0", end - 2)
+    async with memory_broker(storage, **settings) as broker:
+        assert [await committed(broker, one) for one in ("first", "lost", "last")] == [1, -1, 3]
+        again = Reader(broker)
+        await again.settle()
+        assert await again.commit(7, topic="lost") == 0
+        assert await committed(broker, "lost") == 7
+    assert f"offsets {end - 2} to {end - 2} are lost" in caplog.text
 
 
 class Coordinated:
@@ -303,52 +296,46 @@ def test_any_damaged_batch_of_a_coordinators_log_leaves_it_serving(
         assert "are lost" in caplog.text
 
 
-def test_transactions_go_on_with_what_can_be_read_of_their_state(
+async def test_transactions_go_on_with_what_can_be_read_of_their_state(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        settings = {"transaction_state_log_num_partitions": "1"}
-        async with memory_broker(storage, **settings) as broker:
-            await broker.create("t")
-            for name in ("lost", "kept"):
-                writer = Writer(broker, name, second_generation=True)
-                await writer.find()
-                assert await writer.init() == 0
-        flip(storage, "__transaction_state-0", 0)
-        async with memory_broker(storage, **settings) as broker:
-            known = {one.transactional_id for one in broker.engine.transactions._known()}
-            assert known == {"kept"}
-            writer = Writer(broker, "lost", second_generation=True)
+    storage = FaultyStorage()
+    settings = {"transaction_state_log_num_partitions": "1"}
+    async with memory_broker(storage, **settings) as broker:
+        await broker.create("t")
+        for name in ("lost", "kept"):
+            writer = Writer(broker, name, second_generation=True)
             await writer.find()
             assert await writer.init() == 0
-            assert await writer.send(b"v") == 0
-            assert await writer.end(commit=True) == 0
-        assert "offsets 0 to 0 are lost" in caplog.text
+    flip(storage, "__transaction_state-0", 0)
+    async with memory_broker(storage, **settings) as broker:
+        known = {one.transactional_id for one in broker.engine.transactions._known()}
+        assert known == {"kept"}
+        writer = Writer(broker, "lost", second_generation=True)
+        await writer.find()
+        assert await writer.init() == 0
+        assert await writer.send(b"v") == 0
+        assert await writer.end(commit=True) == 0
+    assert "offsets 0 to 0 are lost" in caplog.text
 
-    run(story())
 
-
-def test_share_groups_go_on_with_what_can_be_read_of_their_state() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        settings = {"share_coordinator_state_topic_num_partitions": "1"}
-        async with memory_broker(storage, **settings) as broker:
-            await filled(broker)
-            await configure(broker, share_auto_offset_reset="earliest")
-            topic_id = broker.engine.metadata.image.topics["t"].topic_id
-            reader = ShareReader(broker, "one", topic_id)
-            await reader.join()
-            while not (got := taken(await reader.fetch(records_max=2))):
+async def test_share_groups_go_on_with_what_can_be_read_of_their_state() -> None:
+    storage = FaultyStorage()
+    settings = {"share_coordinator_state_topic_num_partitions": "1"}
+    async with memory_broker(storage, **settings) as broker:
+        await filled(broker)
+        await configure(broker, share_auto_offset_reset="earliest")
+        topic_id = broker.engine.metadata.image.topics["t"].topic_id
+        reader = ShareReader(broker, "one", topic_id)
+        await reader.join()
+        while not (got := taken(await reader.fetch(records_max=2))):
+            await asyncio.sleep(0.5)
+        assert await reader.say((got[0][0], got[-1][0], [1])) == ErrorCode.NONE
+        end = broker.engine.partitions.partition("__share_group_state", 0).log.end_offset
+    flip(storage, "__share_group_state-0", end - 1)
+    async with memory_broker(storage, **settings) as broker:
+        reader = ShareReader(broker, "two", topic_id)
+        await reader.join()
+        async with asyncio.timeout(60):
+            while not taken(await reader.fetch(records_max=2)):
                 await asyncio.sleep(0.5)
-            assert await reader.say((got[0][0], got[-1][0], [1])) == ErrorCode.NONE
-            end = broker.engine.partitions.partition("__share_group_state", 0).log.end_offset
-        flip(storage, "__share_group_state-0", end - 1)
-        async with memory_broker(storage, **settings) as broker:
-            reader = ShareReader(broker, "two", topic_id)
-            await reader.join()
-            async with asyncio.timeout(60):
-                while not taken(await reader.fetch(records_max=2)):
-                    await asyncio.sleep(0.5)
-
-    run(story())

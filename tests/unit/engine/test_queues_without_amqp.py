@@ -14,7 +14,6 @@ from millpond.rabbit.commands import DeclareQueue, Principal
 from millpond.record.builder import NewRecord
 from millpond.record.records import Record
 from tests.support.cluster.memory_broker import memory_broker
-from tests.support.time.virtual_loop import run
 
 TTL = "ttl"
 
@@ -118,76 +117,64 @@ async def published(queue: QueueHandle, *messages: Message) -> None:
         await kept
 
 
-def test_what_is_published_is_delivered_and_acknowledged() -> None:
-    async def story() -> None:
-        async with node() as queues:
-            queue, inbox = await declared(queues, "q"), Inbox()
-            queue.consume(Consumer(owner="c/1", channel="c", tag="t"), inbox)
-            await published(queue, message(queues, b"one"), message(queues, b"two"))
-            await asyncio.sleep(1)
-            assert inbox.bodies == [b"one", b"two"]
-            counts = await queue.counted()
-            assert (counts.ready, counts.held, counts.consumers) == (0, 2, 1)
-            for _body, handout in inbox.got:
-                queue.settle(handout.lane, [(handout.first, handout.next)], "c/1")
-            assert (await queue.counted()).held == 0
-
-    run(story())
+async def test_what_is_published_is_delivered_and_acknowledged() -> None:
+    async with node() as queues:
+        queue, inbox = await declared(queues, "q"), Inbox()
+        queue.consume(Consumer(owner="c/1", channel="c", tag="t"), inbox)
+        await published(queue, message(queues, b"one"), message(queues, b"two"))
+        await asyncio.sleep(1)
+        assert inbox.bodies == [b"one", b"two"]
+        counts = await queue.counted()
+        assert (counts.ready, counts.held, counts.consumers) == (0, 2, 1)
+        for _body, handout in inbox.got:
+            queue.settle(handout.lane, [(handout.first, handout.next)], "c/1")
+        assert (await queue.counted()).held == 0
 
 
-def test_what_a_closed_channel_held_is_delivered_again() -> None:
-    async def story() -> None:
-        async with node() as queues:
-            queue, first, second = await declared(queues, "q"), Inbox(), Inbox()
-            queue.consume(Consumer(owner="a/1", channel="a", tag="t", prefetch=1), first)
-            await published(queue, message(queues, b"one"), message(queues, b"two"))
-            await asyncio.sleep(1)
-            assert first.bodies == [b"one"]
-            queue.lose_channel("a")
-            queue.consume(Consumer(owner="b/1", channel="b", tag="t"), second)
-            await asyncio.sleep(1)
-            assert [(body, one.redelivered) for body, one in second.got] == [
-                (b"one", True),
-                (b"two", False),
-            ]
-
-    run(story())
+async def test_what_a_closed_channel_held_is_delivered_again() -> None:
+    async with node() as queues:
+        queue, first, second = await declared(queues, "q"), Inbox(), Inbox()
+        queue.consume(Consumer(owner="a/1", channel="a", tag="t", prefetch=1), first)
+        await published(queue, message(queues, b"one"), message(queues, b"two"))
+        await asyncio.sleep(1)
+        assert first.bodies == [b"one"]
+        queue.lose_channel("a")
+        queue.consume(Consumer(owner="b/1", channel="b", tag="t"), second)
+        await asyncio.sleep(1)
+        assert [(body, one.redelivered) for body, one in second.got] == [
+            (b"one", True),
+            (b"two", False),
+        ]
 
 
-def test_what_expires_or_is_rejected_is_dead_lettered() -> None:
-    async def story() -> None:
-        async with node() as queues:
-            dead = await declared(queues, "dead")
-            arguments: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
-            queue, inbox = await declared(queues, "q", arguments), Inbox()
-            await published(queue, message(queues, b"old", 50), message(queues, b"bad"))
-            await asyncio.sleep(1)
-            assert (await queue.counted()).ready == 1
-            queue.consume(Consumer(owner="c/1", channel="c", tag="t"), inbox)
-            await asyncio.sleep(1)
-            ((body, handout),) = inbox.got
-            queue.reject(handout.lane, [(handout.first, handout.next)], "c/1")
-            letters = Inbox()
-            dead.consume(Consumer(owner="d/1", channel="d", tag="t", no_ack=True), letters)
-            await asyncio.sleep(1)
-            assert body == b"bad"
-            assert letters.bodies == [b"old", b"bad"]
-
-    run(story())
+async def test_what_expires_or_is_rejected_is_dead_lettered() -> None:
+    async with node() as queues:
+        dead = await declared(queues, "dead")
+        arguments: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+        queue, inbox = await declared(queues, "q", arguments), Inbox()
+        await published(queue, message(queues, b"old", 50), message(queues, b"bad"))
+        await asyncio.sleep(1)
+        assert (await queue.counted()).ready == 1
+        queue.consume(Consumer(owner="c/1", channel="c", tag="t"), inbox)
+        await asyncio.sleep(1)
+        ((body, handout),) = inbox.got
+        queue.reject(handout.lane, [(handout.first, handout.next)], "c/1")
+        letters = Inbox()
+        dead.consume(Consumer(owner="d/1", channel="d", tag="t", no_ack=True), letters)
+        await asyncio.sleep(1)
+        assert body == b"bad"
+        assert letters.bodies == [b"old", b"bad"]
 
 
-def test_a_full_queue_drops_by_size() -> None:
-    async def story() -> None:
-        async with node() as queues:
-            queue, inbox = await declared(queues, "q", {"x-max-length-bytes": 6}), Inbox()
-            await published(queue, *(message(queues, b"%03d" % one) for one in range(5)))
-            await asyncio.sleep(1)
-            assert (await queue.counted()).ready == 2
-            got = await queue.got(Consumer(owner="c/1", channel="c", tag="t", no_ack=True))
-            assert got is not None
-            assert (got.message.body, got.ready) == (b"003", 1)
-            queue.consume(Consumer(owner="d/1", channel="d", tag="t", no_ack=True), inbox)
-            await asyncio.sleep(1)
-            assert inbox.bodies == [b"004"]
-
-    run(story())
+async def test_a_full_queue_drops_by_size() -> None:
+    async with node() as queues:
+        queue, inbox = await declared(queues, "q", {"x-max-length-bytes": 6}), Inbox()
+        await published(queue, *(message(queues, b"%03d" % one) for one in range(5)))
+        await asyncio.sleep(1)
+        assert (await queue.counted()).ready == 2
+        got = await queue.got(Consumer(owner="c/1", channel="c", tag="t", no_ack=True))
+        assert got is not None
+        assert (got.message.body, got.ready) == (b"003", 1)
+        queue.consume(Consumer(owner="d/1", channel="d", tag="t", no_ack=True), inbox)
+        await asyncio.sleep(1)
+        assert inbox.bodies == [b"004"]

@@ -74,52 +74,43 @@ def test_damage_is_repaired_from_another_replica(
     assert "offsets 4 to 4, damaged on this disk (wrong checksum), are repaired" in caplog.text
 
 
-def test_a_reader_waits_a_moment_and_gets_everything() -> None:
-    async def story() -> None:
-        async with nodes_with_records() as nodes:
-            rot(nodes, 1, 4)
-            partition = nodes.replica(1)
-            found: list[bytes] = []
-            async with asyncio.timeout(60):
-                while len(found) < 12:
-                    try:
-                        found = nodes.values(1)
-                    except CorruptLog:
-                        assert nodes.engines[1].repairs.may_come_back(partition, 4)
-                        await asyncio.sleep(0.05)
-            assert found == WRITTEN
-
-    run(story())
+async def test_a_reader_waits_a_moment_and_gets_everything() -> None:
+    async with nodes_with_records() as nodes:
+        rot(nodes, 1, 4)
+        partition = nodes.replica(1)
+        found: list[bytes] = []
+        async with asyncio.timeout(60):
+            while len(found) < 12:
+                try:
+                    found = nodes.values(1)
+                except CorruptLog:
+                    assert nodes.engines[1].repairs.may_come_back(partition, 4)
+                    await asyncio.sleep(0.05)
+        assert found == WRITTEN
 
 
-def test_each_of_two_repairs_what_the_other_has() -> None:
-    async def story() -> None:
-        async with nodes_with_records(count=2) as nodes:
-            rot(nodes, 1, 4)
-            rot(nodes, 2, 7)
-            read_into(nodes, 1)
-            read_into(nodes, 2)
-            await repaired(nodes, 1)
-            await repaired(nodes, 2)
-            assert nodes.values(1) == nodes.values(2) == WRITTEN
-
-    run(story())
+async def test_each_of_two_repairs_what_the_other_has() -> None:
+    async with nodes_with_records(count=2) as nodes:
+        rot(nodes, 1, 4)
+        rot(nodes, 2, 7)
+        read_into(nodes, 1)
+        read_into(nodes, 2)
+        await repaired(nodes, 1)
+        await repaired(nodes, 2)
+        assert nodes.values(1) == nodes.values(2) == WRITTEN
 
 
-def test_nobody_can_be_asked_now_and_later_somebody_can() -> None:
-    async def story() -> None:
-        async with nodes_with_records() as nodes:
-            nodes.cut |= {frozenset({1, 2}), frozenset({1, 3})}
-            rot(nodes, 1, 4)
-            read_into(nodes, 1)
-            await asyncio.sleep(20)
-            assert nodes.replica(1).log.damage
-            assert nodes.engines[1].repairs.may_come_back(nodes.replica(1), 4)
-            nodes.cut.clear()
-            await repaired(nodes, 1)
-            assert nodes.values(1) == WRITTEN
-
-    run(story())
+async def test_nobody_can_be_asked_now_and_later_somebody_can() -> None:
+    async with nodes_with_records() as nodes:
+        nodes.cut |= {frozenset({1, 2}), frozenset({1, 3})}
+        rot(nodes, 1, 4)
+        read_into(nodes, 1)
+        await asyncio.sleep(20)
+        assert nodes.replica(1).log.damage
+        assert nodes.engines[1].repairs.may_come_back(nodes.replica(1), 4)
+        nodes.cut.clear()
+        await repaired(nodes, 1)
+        assert nodes.values(1) == WRITTEN
 
 
 def test_what_all_have_lost_is_lost(caplog: pytest.LogCaptureFixture) -> None:
@@ -142,20 +133,17 @@ def test_what_all_have_lost_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     assert "no other replica can give them now: they are lost; node 2:" in caplog.text
 
 
-def test_a_lone_node_serves_the_rest() -> None:
-    async def story() -> None:
-        async with nodes_with_records(count=1) as nodes:
-            rot(nodes, 1, 4)
-            read_into(nodes, 1)
-            assert not nodes.engines[1].repairs.may_come_back(nodes.replica(1), 4)
-            await asyncio.sleep(60)
-            assert [one.first_offset for one in nodes.replica(1).log.damage] == [4]
-            assert nodes.replica(1).log.read(5, 1, upto=12).data
-
-    run(story())
+async def test_a_lone_node_serves_the_rest() -> None:
+    async with nodes_with_records(count=1) as nodes:
+        rot(nodes, 1, 4)
+        read_into(nodes, 1)
+        assert not nodes.engines[1].repairs.may_come_back(nodes.replica(1), 4)
+        await asyncio.sleep(60)
+        assert [one.first_offset for one in nodes.replica(1).log.damage] == [4]
+        assert nodes.replica(1).log.read(5, 1, upto=12).data
 
 
-def test_who_complains_without_a_reason_does_not_have_all_of_it_read_each_time(
+async def test_who_complains_without_a_reason_does_not_have_all_of_it_read_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     surveys = []
@@ -165,33 +153,27 @@ def test_who_complains_without_a_reason_does_not_have_all_of_it_read_each_time(
         surveys.append(self.base_offset)
         return survey(self)
 
-    async def story() -> None:
-        monkeypatch.setattr(RepairPlan, "survey", noted)
-        async with nodes_with_records() as nodes:
-            partition = nodes.replica(1)
-            assert nodes.engines[1].repairs.may_come_back(partition, 4)
-            for _ in range(600):
-                partition.log.suspect(0)
-                await asyncio.sleep(0.1)
-            assert 3 <= len(surveys) <= 8
-            assert not nodes.engines[1].repairs.may_come_back(partition, 4)
-            rot(nodes, 1, 4)
-            read_into(nodes, 1)
-            await repaired(nodes, 1)
-            assert nodes.values(1) == WRITTEN
-
-    run(story())
+    monkeypatch.setattr(RepairPlan, "survey", noted)
+    async with nodes_with_records() as nodes:
+        partition = nodes.replica(1)
+        assert nodes.engines[1].repairs.may_come_back(partition, 4)
+        for _ in range(600):
+            partition.log.suspect(0)
+            await asyncio.sleep(0.1)
+        assert 3 <= len(surveys) <= 8
+        assert not nodes.engines[1].repairs.may_come_back(partition, 4)
+        rot(nodes, 1, 4)
+        read_into(nodes, 1)
+        await repaired(nodes, 1)
+        assert nodes.values(1) == WRITTEN
 
 
-def test_a_partition_that_goes_meanwhile_is_forgotten() -> None:
-    async def story() -> None:
-        async with nodes_with_records() as nodes:
-            nodes.cut |= {frozenset({1, 2}), frozenset({1, 3})}
-            rot(nodes, 1, 4)
-            read_into(nodes, 1)
-            await asyncio.sleep(5)
-            await nodes.change(replicas=(2, 3), isr=(2, 3), leader=2)
-            await asyncio.sleep(600)
-            assert TopicPartition("t", 0) not in nodes.engines[1].log_dirs.damaged
-
-    run(story())
+async def test_a_partition_that_goes_meanwhile_is_forgotten() -> None:
+    async with nodes_with_records() as nodes:
+        nodes.cut |= {frozenset({1, 2}), frozenset({1, 3})}
+        rot(nodes, 1, 4)
+        read_into(nodes, 1)
+        await asyncio.sleep(5)
+        await nodes.change(replicas=(2, 3), isr=(2, 3), leader=2)
+        await asyncio.sleep(600)
+        assert TopicPartition("t", 0) not in nodes.engines[1].log_dirs.damaged

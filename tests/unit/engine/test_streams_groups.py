@@ -93,30 +93,24 @@ def test_the_broker_makes_what_the_application_needs_and_keeps_the_group() -> No
     run(afterwards(run(life())))
 
 
-def test_members_are_told_why_a_topic_could_not_be_made() -> None:
-    async def story() -> None:
-        async with memory_broker(**SETTINGS) as broker:
-            await broker.create("lines", 1)
-            client = await member(broker)
-            epoch = (await join(client, cleanup_policy="never")).member_epoch
-            await asyncio.sleep(1)
-            (status,) = (await beat(client, epoch)).status
-            assert status.status_code == MISSING_INTERNAL
-            assert "Internal topics are missing: counts; Creation failed: counts (" in (
-                status.status_detail
-            )
-
-    run(story())
+async def test_members_are_told_why_a_topic_could_not_be_made() -> None:
+    async with memory_broker(**SETTINGS) as broker:
+        await broker.create("lines", 1)
+        client = await member(broker)
+        epoch = (await join(client, cleanup_policy="never")).member_epoch
+        await asyncio.sleep(1)
+        (status,) = (await beat(client, epoch)).status
+        assert status.status_code == MISSING_INTERNAL
+        assert "Internal topics are missing: counts; Creation failed: counts (" in (
+            status.status_detail
+        )
 
 
-def test_a_broker_whose_feature_is_off_knows_no_streams_groups() -> None:
-    async def story() -> None:
-        async with memory_broker(**SETTINGS) as broker:
-            client = await member(broker)
-            off = UpdateFeaturesRequest(
-                feature_updates=[FeatureUpdateKey(STREAMS_VERSION, 0, upgrade_type=2)]
-            )
-            assert (await client.ask(ApiKey.UPDATE_FEATURES, 1, off)).error_code == 0
-            assert (await join(client)).error_code == ErrorCode.UNSUPPORTED_VERSION
-
-    run(story())
+async def test_a_broker_whose_feature_is_off_knows_no_streams_groups() -> None:
+    async with memory_broker(**SETTINGS) as broker:
+        client = await member(broker)
+        off = UpdateFeaturesRequest(
+            feature_updates=[FeatureUpdateKey(STREAMS_VERSION, 0, upgrade_type=2)]
+        )
+        assert (await client.ask(ApiKey.UPDATE_FEATURES, 1, off)).error_code == 0
+        assert (await join(client)).error_code == ErrorCode.UNSUPPORTED_VERSION

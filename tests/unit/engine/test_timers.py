@@ -146,22 +146,19 @@ def test_a_clock_that_steps_delivers_once(step_ms: int) -> None:
 
 
 @pytest.mark.parametrize("after_s", [0.0, 1.5, 3.0])
-def test_a_killed_node_delivers_the_rest_when_it_is_back(after_s: float) -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_broker(storage) as broker:
-            target = await begin(broker)
-            now_ms = broker.clock.now_ms()
-            await schedule(broker, target, *(entry(n, now_ms + 100 * n) for n in range(30)))
-            await asyncio.sleep(after_s)
-            died = storage.copy()
-        died.kill()
-        async with memory_broker(died) as broker:
-            await asyncio.sleep(5)
-            assert values(broker) == [b"%d" % n for n in range(30)]
-            assert len(broker.engine.timers) == 0
-
-    run(story())
+async def test_a_killed_node_delivers_the_rest_when_it_is_back(after_s: float) -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage) as broker:
+        target = await begin(broker)
+        now_ms = broker.clock.now_ms()
+        await schedule(broker, target, *(entry(n, now_ms + 100 * n) for n in range(30)))
+        await asyncio.sleep(after_s)
+        died = storage.copy()
+    died.kill()
+    async with memory_broker(died) as broker:
+        await asyncio.sleep(5)
+        assert values(broker) == [b"%d" % n for n in range(30)]
+        assert len(broker.engine.timers) == 0
 
 
 class Lossy:
@@ -315,38 +312,31 @@ def test_all_timers_are_over_when_their_topic_is_deleted() -> None:
 
 
 @pytest.mark.parametrize("wire", [False, True])
-def test_another_node_goes_on_where_the_host_of_the_timers_stopped(wire: bool) -> None:
-    async def story() -> None:
-        async with coordinator_nodes(wire=wire) as nodes:
-            timers_id, both = UUID(int=300), (ONE, THREE)
-            await nodes.propose(
-                TopicRecord(name=TIMERS_TOPIC, topic_id=timers_id),
-                PartitionRecord(
-                    partition_id=0, topic_id=timers_id, replicas=both, isr=both, leader=ONE
-                ),
-            )
-            host, next_host = nodes.engines[ONE], nodes.engines[THREE]
-            target = Target(host.metadata.image.topics["t"].topic_id, 1)
-            await asyncio.sleep(1)
-            await host.timers.schedule(Schedule(target=target, first=0, upto=0))
-            now_ms = host.runtime.clock.now_ms()
-            entries = [entry(n, now_ms + 500 * n) for n in range(20)]
-            await host.timers.schedule(Schedule(target=target, first=0, upto=20, entries=entries))
-            await asyncio.sleep(4)
-            await nodes.propose(
-                PartitionChangeRecord(
-                    partition_id=0, topic_id=timers_id, isr=(THREE,), leader=THREE
-                )
-            )
-            await asyncio.sleep(20)
-            log = nodes.engines[TWO].partitions.partition("t", 1).log
-            data = log.read(0, 1 << 24, upto=log.end_offset).data
-            delivered = [
-                one.value for at, _ in iter_batches(data) for one in decode_batch(data, at)
-            ]
-            assert delivered == [b"%d" % n for n in range(20)]
-            assert len({header.producer_id for _, header in iter_batches(data)}) == 2
-            assert len(next_host.timers) == 0
-            assert len(host.timers) == 0
-
-    run(story())
+async def test_another_node_goes_on_where_the_host_of_the_timers_stopped(wire: bool) -> None:
+    async with coordinator_nodes(wire=wire) as nodes:
+        timers_id, both = UUID(int=300), (ONE, THREE)
+        await nodes.propose(
+            TopicRecord(name=TIMERS_TOPIC, topic_id=timers_id),
+            PartitionRecord(
+                partition_id=0, topic_id=timers_id, replicas=both, isr=both, leader=ONE
+            ),
+        )
+        host, next_host = nodes.engines[ONE], nodes.engines[THREE]
+        target = Target(host.metadata.image.topics["t"].topic_id, 1)
+        await asyncio.sleep(1)
+        await host.timers.schedule(Schedule(target=target, first=0, upto=0))
+        now_ms = host.runtime.clock.now_ms()
+        entries = [entry(n, now_ms + 500 * n) for n in range(20)]
+        await host.timers.schedule(Schedule(target=target, first=0, upto=20, entries=entries))
+        await asyncio.sleep(4)
+        await nodes.propose(
+            PartitionChangeRecord(partition_id=0, topic_id=timers_id, isr=(THREE,), leader=THREE)
+        )
+        await asyncio.sleep(20)
+        log = nodes.engines[TWO].partitions.partition("t", 1).log
+        data = log.read(0, 1 << 24, upto=log.end_offset).data
+        delivered = [one.value for at, _ in iter_batches(data) for one in decode_batch(data, at)]
+        assert delivered == [b"%d" % n for n in range(20)]
+        assert len({header.producer_id for _, header in iter_batches(data)}) == 2
+        assert len(next_host.timers) == 0
+        assert len(host.timers) == 0

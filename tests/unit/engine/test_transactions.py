@@ -565,7 +565,7 @@ def test_what_was_decided_before_the_crash_is_finished_after_it(
     run(twice(before, after))
 
 
-def test_a_transaction_that_nobody_coordinates_is_aborted_at_the_start(
+async def test_a_transaction_that_nobody_coordinates_is_aborted_at_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def before(broker: MemoryBroker) -> None:
@@ -577,44 +577,38 @@ def test_a_transaction_that_nobody_coordinates_is_aborted_at_the_start(
         assert await read_committed(broker) == []
 
     # As if the machine had lost the fact and kept the data.
-    async def story() -> None:
-        async def forget(broker: MemoryBroker) -> None:
-            await before(broker)
-            monkeypatch.setattr(TransactionCoordinator, "apply", lambda _self, _record: None)
+    async def forget(broker: MemoryBroker) -> None:
+        await before(broker)
+        monkeypatch.setattr(TransactionCoordinator, "apply", lambda _self, _record: None)
 
-        await twice(forget, after)
-
-    run(story())
+    await twice(forget, after)
 
 
-def test_markers_that_a_full_disk_refuses_are_written_later() -> None:
-    async def whole() -> None:
-        storage = FaultyStorage()
-        async with memory_broker(storage, **SMALL) as broker:
-            await broker.create("t", 3)
-            one = await writer(broker)
-            assert await one.send(b"a") == 0
-            append = broker.engine.partitions.append
+async def test_markers_that_a_full_disk_refuses_are_written_later() -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage, **SMALL) as broker:
+        await broker.create("t", 3)
+        one = await writer(broker)
+        assert await one.send(b"a") == 0
+        append = broker.engine.partitions.append
 
-            def full(topic: str, *args: Any, **fields: Any) -> Any:
-                if topic == "t":
-                    storage.capacity = 0
-                try:
-                    return append(topic, *args, **fields)
-                finally:
-                    storage.capacity = None
+        def full(topic: str, *args: Any, **fields: Any) -> Any:
+            if topic == "t":
+                storage.capacity = 0
+            try:
+                return append(topic, *args, **fields)
+            finally:
+                storage.capacity = None
 
-            broker.engine.partitions.append = full  # type: ignore[method-assign]
-            assert await one.end(commit=True) == 0
-            assert await read_committed(broker) == []
-            assert await one.send(b"b") == ErrorCode.CONCURRENT_TRANSACTIONS
-            broker.engine.partitions.append = append  # type: ignore[method-assign]
-            await broker.engine.disk.online()
-            await asyncio.sleep(1.1)
-            assert await read_committed(broker) == [b"a"]
-            assert await one.send(b"b") == 0
-
-    run(whole())
+        broker.engine.partitions.append = full  # type: ignore[method-assign]
+        assert await one.end(commit=True) == 0
+        assert await read_committed(broker) == []
+        assert await one.send(b"b") == ErrorCode.CONCURRENT_TRANSACTIONS
+        broker.engine.partitions.append = append  # type: ignore[method-assign]
+        await broker.engine.disk.online()
+        await asyncio.sleep(1.1)
+        assert await read_committed(broker) == [b"a"]
+        assert await one.send(b"b") == 0
 
 
 def test_a_topic_that_is_deleted_meanwhile_does_not_stop_the_end() -> None:

@@ -66,59 +66,50 @@ def test_a_partition_whose_disk_cannot_be_read_at_the_start_is_there_when_it_can
         run(story())
 
 
-def test_what_is_recovered_late_is_there_after_the_next_start() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        await killed_with(storage, b"a", b"b")
-        storage.fail_reads = "data/t-0/"
-        async with memory_broker(storage) as broker:
-            storage.fail_reads = ""
-            broker.engine.replicas.retry_unopened()
-            await asyncio.sleep(0)
-            assert values_in(broker, "t") == [b"a", b"b"]
-            broker.engine.partitions.append("t", 0, bytearray(batch(b"c")))
-        async with memory_broker(storage) as broker:
-            assert values_in(broker, "t") == [b"a", b"b", b"c"]
-            assert broker.engine.log_dirs.reports == []
-
-    run(story())
+async def test_what_is_recovered_late_is_there_after_the_next_start() -> None:
+    storage = FaultyStorage()
+    await killed_with(storage, b"a", b"b")
+    storage.fail_reads = "data/t-0/"
+    async with memory_broker(storage) as broker:
+        storage.fail_reads = ""
+        broker.engine.replicas.retry_unopened()
+        await asyncio.sleep(0)
+        assert values_in(broker, "t") == [b"a", b"b"]
+        broker.engine.partitions.append("t", 0, bytearray(batch(b"c")))
+    async with memory_broker(storage) as broker:
+        assert values_in(broker, "t") == [b"a", b"b", b"c"]
+        assert broker.engine.log_dirs.reports == []
 
 
-def test_a_partition_of_a_full_disk_is_made_when_there_is_space() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_broker(storage) as broker:
-            await broker.create("first")
-            # Enough for the fact, too little for the directory.
-            storage.capacity = storage.used + 170
-            await broker.create("t")
-            await asyncio.sleep(0.1)
-            assert broker.engine.topics.failed_to_open.keys() == {TopicPartition("t", 0)}
-            await asyncio.sleep(_WHILE_S)
-            storage.capacity = None
-            await asyncio.sleep(_WHILE_S)
-            # Without a client that asks for it.
-            assert broker.engine.topics.failed_to_open == {}
-            assert storage.exists("data/t-0")
-
-    run(story())
+async def test_a_partition_of_a_full_disk_is_made_when_there_is_space() -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage) as broker:
+        await broker.create("first")
+        # Enough for the fact, too little for the directory.
+        storage.capacity = storage.used + 170
+        await broker.create("t")
+        await asyncio.sleep(0.1)
+        assert broker.engine.topics.failed_to_open.keys() == {TopicPartition("t", 0)}
+        await asyncio.sleep(_WHILE_S)
+        storage.capacity = None
+        await asyncio.sleep(_WHILE_S)
+        # Without a client that asks for it.
+        assert broker.engine.topics.failed_to_open == {}
+        assert storage.exists("data/t-0")
 
 
-def test_a_topic_that_was_deleted_meanwhile_is_not_tried_again() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        await killed_with(storage, b"a")
-        storage.fail_reads = "data/t-0/"
-        async with memory_broker(storage) as broker:
-            await broker.engine.topic_admin.delete_topics([("t", None)])
-            assert broker.engine.topics.failed_to_open == {}
-            storage.fail_reads = ""
-            # The next topic of that name, with another id, is not given the old one's records.
-            await broker.create("another")
-            await broker.create("t")
-            await asyncio.sleep(_WHILE_S)
-            assert values_in(broker, "t") == []
-            # They are deleted with their topic, though they could not be read.
-            assert not any("-stray" in name or "-delete" in name for name in storage.files())
-
-    run(story())
+async def test_a_topic_that_was_deleted_meanwhile_is_not_tried_again() -> None:
+    storage = FaultyStorage()
+    await killed_with(storage, b"a")
+    storage.fail_reads = "data/t-0/"
+    async with memory_broker(storage) as broker:
+        await broker.engine.topic_admin.delete_topics([("t", None)])
+        assert broker.engine.topics.failed_to_open == {}
+        storage.fail_reads = ""
+        # The next topic of that name, with another id, is not given the old one's records.
+        await broker.create("another")
+        await broker.create("t")
+        await asyncio.sleep(_WHILE_S)
+        assert values_in(broker, "t") == []
+        # They are deleted with their topic, though they could not be read.
+        assert not any("-stray" in name or "-delete" in name for name in storage.files())

@@ -50,22 +50,19 @@ def test_a_follower_applies_what_was_agreed_while_it_could_not_read(
         run(story())
 
 
-def test_a_leader_that_cannot_read_for_its_followers_lets_another_lead() -> None:
-    async def story() -> None:
-        async with cluster() as nodes:
-            await nodes.propose(1)
-            await nodes.agreed(1)
-            leader = await nodes.leader()
-            nodes.storages[leader].fail_reads = METADATA
-            before = asyncio.get_running_loop().time()
-            for value in (2, 3):
-                await nodes.propose(value)
-            assert await nodes.leader() != leader
-            assert asyncio.get_running_loop().time() - before < 2
-            nodes.storages[leader].fail_reads = ""
-            await nodes.agreed(1, 2, 3)
-
-    run(story())
+async def test_a_leader_that_cannot_read_for_its_followers_lets_another_lead() -> None:
+    async with cluster() as nodes:
+        await nodes.propose(1)
+        await nodes.agreed(1)
+        leader = await nodes.leader()
+        nodes.storages[leader].fail_reads = METADATA
+        before = asyncio.get_running_loop().time()
+        for value in (2, 3):
+            await nodes.propose(value)
+        assert await nodes.leader() != leader
+        assert asyncio.get_running_loop().time() - before < 2
+        nodes.storages[leader].fail_reads = ""
+        await nodes.agreed(1, 2, 3)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from millpond.engine.runtime.turns import LITTLE_BYTES, Turns
 from millpond.server import stream_transport
 from millpond.server.connections import Connections
 from millpond.server.stream_transport import Origin, StreamTransport, gathered
-from tests.support.time.virtual_loop import run
 
 
 class Session:
@@ -469,25 +468,22 @@ def test_a_session_knows_whom_the_certificate_names() -> None:
 
 
 @pytest.mark.parametrize("is_tls", [False, True])
-def test_a_connection_that_is_over_is_read_until_its_client_ends_it_or_time_does(
+async def test_a_connection_that_is_over_is_read_until_its_client_ends_it_or_time_does(
     is_tls: bool,
 ) -> None:
-    async def story() -> None:
-        connection, stream, session = connected()
-        stream.is_tls = is_tls
-        connection.pause_reading()
-        connection.finish(30)
-        assert stream.is_half_closed is not is_tls
-        assert stream.is_read
-        connection.data_received(b"abc")
-        assert session.heard == [b"abc"]
-        connection.writelines([b"too late"])
-        await asyncio.sleep(29)
-        assert not stream.is_aborted
-        await asyncio.sleep(2)
-        assert stream.is_aborted
-
-    run(story())
+    connection, stream, session = connected()
+    stream.is_tls = is_tls
+    connection.pause_reading()
+    connection.finish(30)
+    assert stream.is_half_closed is not is_tls
+    assert stream.is_read
+    connection.data_received(b"abc")
+    assert session.heard == [b"abc"]
+    connection.writelines([b"too late"])
+    await asyncio.sleep(29)
+    assert not stream.is_aborted
+    await asyncio.sleep(2)
+    assert stream.is_aborted
 
 
 def test_connections_with_heartbeats_of_their_own_are_never_idle() -> None:

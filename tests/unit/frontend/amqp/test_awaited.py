@@ -12,56 +12,46 @@ from millpond.wire.amqp.methods import (
 )
 from millpond.wire.amqp.properties import Properties
 from tests.support.amqp.memory_amqp import AmqpMemoryClient, memory_amqp
-from tests.support.time.virtual_loop import run
 
 
 def publish(client: AmqpMemoryClient) -> None:
     client.publish(1, BasicPublish(routing_key="q"), b"flour", Properties())
 
 
-def test_a_publish_is_awaited_where_it_is_confirmed() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="q"))
-            assert client.session.is_awaited
+async def test_a_publish_is_awaited_where_it_is_confirmed() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="q"))
+        assert client.session.is_awaited
+        publish(client)
+        assert not client.session.is_awaited
+        await client.ask(1, ConfirmSelect())
+        publish(client)
+        assert client.session.is_awaited
+
+
+async def test_an_acknowledgement_is_awaited_where_deliveries_are_limited() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="q"))
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+        publish(client)
+        assert isinstance(await client.wait(), ContentReceived)
+        client.send(1, BasicAck(delivery_tag=1))
+        assert not client.session.is_awaited
+        for is_global in (False, True):
+            await client.ask(1, BasicQos(prefetch_count=1, is_global=is_global))
             publish(client)
-            assert not client.session.is_awaited
-            await client.ask(1, ConfirmSelect())
-            publish(client)
-            assert client.session.is_awaited
-
-    run(story())
-
-
-def test_an_acknowledgement_is_awaited_where_deliveries_are_limited() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="q"))
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
-            publish(client)
-            assert isinstance(await client.wait(), ContentReceived)
-            client.send(1, BasicAck(delivery_tag=1))
-            assert not client.session.is_awaited
-            for is_global in (False, True):
-                await client.ask(1, BasicQos(prefetch_count=1, is_global=is_global))
-                publish(client)
-                event = await client.wait()
-                assert isinstance(event, ContentReceived)
-                client.send(1, BasicAck(delivery_tag=2 + is_global))
-                assert client.session.is_awaited
-
-    run(story())
-
-
-def test_a_method_that_is_answered_is_awaited() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="q"))
-            publish(client)
-            await client.ask(1, BasicGet(queue="q"))
+            event = await client.wait()
+            assert isinstance(event, ContentReceived)
+            client.send(1, BasicAck(delivery_tag=2 + is_global))
             assert client.session.is_awaited
 
-    run(story())
+
+async def test_a_method_that_is_answered_is_awaited() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="q"))
+        publish(client)
+        await client.ask(1, BasicGet(queue="q"))
+        assert client.session.is_awaited

@@ -82,46 +82,40 @@ def spoil(storage: FaultyStorage, frontend: AmqpFrontend, number: int = DAMAGED)
 
 @pytest.mark.parametrize("no_ack", [False, True])
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
-def test_a_consumer_gets_all_the_others(kind: str, no_ack: bool) -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_amqp(storage) as amqp:
-            client = await amqp.client(1)
-            await filled(client, {"x-queue-type": kind})
-            spoil(storage, amqp.frontend)
-            # The place of the lost one is not held for ever.
-            await client.ask(1, BasicQos(prefetch_count=2))
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t", no_ack=no_ack))
-            got: list[bytes] = []
-            for _step in range(len(BODIES)):
-                got += await acknowledged(client, no_ack=no_ack)
-            assert got == LEFT
-            assert await waiting(client) == 0
-            assert hosted(amqp.frontend).lost == 1
-            publish(client, b"later")
+async def test_a_consumer_gets_all_the_others(kind: str, no_ack: bool) -> None:
+    storage = FaultyStorage()
+    async with memory_amqp(storage) as amqp:
+        client = await amqp.client(1)
+        await filled(client, {"x-queue-type": kind})
+        spoil(storage, amqp.frontend)
+        # The place of the lost one is not held for ever.
+        await client.ask(1, BasicQos(prefetch_count=2))
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t", no_ack=no_ack))
+        got: list[bytes] = []
+        for _step in range(len(BODIES)):
+            got += await acknowledged(client, no_ack=no_ack)
+        assert got == LEFT
+        assert await waiting(client) == 0
+        assert hosted(amqp.frontend).lost == 1
+        publish(client, b"later")
+        event = await client.wait()
+        while not isinstance(event, ContentReceived):
             event = await client.wait()
-            while not isinstance(event, ContentReceived):
-                event = await client.wait()
-            assert event.content.body == b"later"
-
-    run(story())
+        assert event.content.body == b"later"
 
 
-def test_who_asks_gets_the_next_one_that_is_whole() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_amqp(storage) as amqp:
-            client = await amqp.client(1)
-            await filled(client)
-            spoil(storage, amqp.frontend)
-            for body in LEFT:
-                event = await client.ask(1, BasicGet(queue="q"))
-                assert isinstance(event, ContentReceived), event
-                assert isinstance(event.content.method, BasicGetOk)
-                assert event.content.body == body
-            assert hosted(amqp.frontend).lost == 1
-
-    run(story())
+async def test_who_asks_gets_the_next_one_that_is_whole() -> None:
+    storage = FaultyStorage()
+    async with memory_amqp(storage) as amqp:
+        client = await amqp.client(1)
+        await filled(client)
+        spoil(storage, amqp.frontend)
+        for body in LEFT:
+            event = await client.ask(1, BasicGet(queue="q"))
+            assert isinstance(event, ContentReceived), event
+            assert isinstance(event.content.method, BasicGetOk)
+            assert event.content.body == body
+        assert hosted(amqp.frontend).lost == 1
 
 
 @pytest.mark.parametrize(
@@ -133,62 +127,53 @@ def test_who_asks_gets_the_next_one_that_is_whole() -> None:
     ],
     ids=["age", "bytes", "both"],
 )
-def test_a_queue_that_looks_at_its_messages_goes_on(arguments: Table) -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_amqp(storage) as amqp:
-            client = await amqp.client(1)
-            await filled(client, arguments)
-            # It is the one at the head that is looked at.
-            spoil(storage, amqp.frontend, 0)
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
-            assert await rest(client) == BODIES[1:]
-            assert hosted(amqp.frontend).lost == 1
-            client.send(1, BasicNack(delivery_tag=0, multiple=True, requeue=True))
-            assert sorted(await rest(client)) == BODIES[1:]
-            client.send(1, BasicAck(delivery_tag=0, multiple=True))
-            assert await waiting(client) == 0
-            assert hosted(amqp.frontend).state.ready_bytes == 0
-
-    run(story())
+async def test_a_queue_that_looks_at_its_messages_goes_on(arguments: Table) -> None:
+    storage = FaultyStorage()
+    async with memory_amqp(storage) as amqp:
+        client = await amqp.client(1)
+        await filled(client, arguments)
+        # It is the one at the head that is looked at.
+        spoil(storage, amqp.frontend, 0)
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+        assert await rest(client) == BODIES[1:]
+        assert hosted(amqp.frontend).lost == 1
+        client.send(1, BasicNack(delivery_tag=0, multiple=True, requeue=True))
+        assert sorted(await rest(client)) == BODIES[1:]
+        client.send(1, BasicAck(delivery_tag=0, multiple=True))
+        assert await waiting(client) == 0
+        assert hosted(amqp.frontend).state.ready_bytes == 0
 
 
-def test_what_is_too_old_goes_although_one_before_it_is_damaged() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_amqp(storage) as amqp:
-            client = await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="dead"))
-            letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
-            await filled(client, {"x-message-ttl": 1_000, **letters})
-            spoil(storage, amqp.frontend, 0)
+async def test_what_is_too_old_goes_although_one_before_it_is_damaged() -> None:
+    storage = FaultyStorage()
+    async with memory_amqp(storage) as amqp:
+        client = await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="dead"))
+        letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+        await filled(client, {"x-message-ttl": 1_000, **letters})
+        spoil(storage, amqp.frontend, 0)
+        await rest(client)
+        for _second in range(10):
             await rest(client)
-            for _second in range(10):
-                await rest(client)
-            assert await waiting(client) == 0
-            assert await waiting(client, "dead") == len(BODIES) - 1
-            assert hosted(amqp.frontend).lost == 1
-
-    run(story())
+        assert await waiting(client) == 0
+        assert await waiting(client, "dead") == len(BODIES) - 1
+        assert hosted(amqp.frontend).lost == 1
 
 
-def test_a_stream_goes_on_behind_the_damage() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_amqp(storage) as amqp:
-            client = await amqp.client(1)
-            await filled(client, {"x-queue-type": "stream"})
-            spoil(storage, amqp.frontend)
-            await client.ask(1, BasicQos(prefetch_count=2))
-            start: Table = {"x-stream-offset": "first"}
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t", arguments=start))
-            got: list[bytes] = []
-            for _step in range(len(BODIES)):
-                got += await acknowledged(client)
-            assert got == LEFT
-            assert hosted(amqp.frontend).lost == 1
-
-    run(story())
+async def test_a_stream_goes_on_behind_the_damage() -> None:
+    storage = FaultyStorage()
+    async with memory_amqp(storage) as amqp:
+        client = await amqp.client(1)
+        await filled(client, {"x-queue-type": "stream"})
+        spoil(storage, amqp.frontend)
+        await client.ask(1, BasicQos(prefetch_count=2))
+        start: Table = {"x-stream-offset": "first"}
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t", arguments=start))
+        got: list[bytes] = []
+        for _step in range(len(BODIES)):
+            got += await acknowledged(client)
+        assert got == LEFT
+        assert hosted(amqp.frontend).lost == 1
 
 
 @pytest.mark.parametrize(
@@ -281,22 +266,19 @@ def test_what_a_damaged_fact_said_is_not_called_new() -> None:
     run(after())
 
 
-def test_what_a_producer_wrote_that_cannot_be_decoded_is_passed_over() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_amqp(storage) as amqp:
-            client = await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="q", durable=True))
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
-            engine = amqp.broker.engine
-            partition = engine.partitions.partition("q", 0)
-            partition.append(undecodable(), now_ms=engine.runtime.clock.now_ms())
-            publish(client, b"behind")
-            assert await rest(client) == [b"behind"]
-            assert await waiting(client) == 0
-            assert hosted(amqp.frontend).lost == 1
-
-    run(story())
+async def test_what_a_producer_wrote_that_cannot_be_decoded_is_passed_over() -> None:
+    storage = FaultyStorage()
+    async with memory_amqp(storage) as amqp:
+        client = await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="q", durable=True))
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+        engine = amqp.broker.engine
+        partition = engine.partitions.partition("q", 0)
+        partition.append(undecodable(), now_ms=engine.runtime.clock.now_ms())
+        publish(client, b"behind")
+        assert await rest(client) == [b"behind"]
+        assert await waiting(client) == 0
+        assert hosted(amqp.frontend).lost == 1
 
 
 def undecodable() -> bytearray:
@@ -307,49 +289,43 @@ def undecodable() -> bytearray:
     return batch
 
 
-def test_clients_of_other_nodes_get_all_the_others() -> None:
-    async def story() -> None:
-        async with amqp_cluster() as cluster:
-            owner = await cluster.client(1, 1)
-            # There is no other copy of it.
-            await owner.ask(1, QueueDeclare(queue="q"))
-            host = cluster.host_of("q")
-            publisher = await cluster.client(host, 1)
-            await publisher.ask(1, ConfirmSelect())
-            for number, body in enumerate(BODIES, start=1):
-                publisher.publish(1, BasicPublish(routing_key="q"), body, PERSISTENT)
-                await confirmed(publisher, number)
-            spoil(cluster.nodes.storages[host], cluster.frontends[host])
-            other = next(node for node in cluster.frontends if node != host)
-            guest = await cluster.client(other, 1)
-            await guest.ask(1, BasicQos(prefetch_count=2))
-            await guest.ask(1, BasicConsume(queue="q", consumer_tag="t"))
-            got: list[bytes] = []
-            for _step in range(len(BODIES)):
-                got += await acknowledged(guest)
-            assert got == LEFT
-            second = await cluster.client(other, 1)
-            event = await second.ask(1, BasicGet(queue="q"))
-            assert isinstance(event, MethodReceived), event
-            assert hosted(cluster.frontends[host]).lost == 1
-
-    run(story())
+async def test_clients_of_other_nodes_get_all_the_others() -> None:
+    async with amqp_cluster() as cluster:
+        owner = await cluster.client(1, 1)
+        # There is no other copy of it.
+        await owner.ask(1, QueueDeclare(queue="q"))
+        host = cluster.host_of("q")
+        publisher = await cluster.client(host, 1)
+        await publisher.ask(1, ConfirmSelect())
+        for number, body in enumerate(BODIES, start=1):
+            publisher.publish(1, BasicPublish(routing_key="q"), body, PERSISTENT)
+            await confirmed(publisher, number)
+        spoil(cluster.nodes.storages[host], cluster.frontends[host])
+        other = next(node for node in cluster.frontends if node != host)
+        guest = await cluster.client(other, 1)
+        await guest.ask(1, BasicQos(prefetch_count=2))
+        await guest.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+        got: list[bytes] = []
+        for _step in range(len(BODIES)):
+            got += await acknowledged(guest)
+        assert got == LEFT
+        second = await cluster.client(other, 1)
+        event = await second.ask(1, BasicGet(queue="q"))
+        assert isinstance(event, MethodReceived), event
+        assert hosted(cluster.frontends[host]).lost == 1
 
 
-def test_an_expiration_of_its_own_is_no_obstacle() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with memory_amqp(storage) as amqp:
-            client = await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="q", durable=True))
-            await client.ask(1, ConfirmSelect())
-            limited = Properties(delivery_mode=2, expiration="60000")
-            for number, body in enumerate(BODIES, start=1):
-                client.publish(1, BasicPublish(routing_key="q"), body, limited)
-                await confirmed(client, number)
-            spoil(storage, amqp.frontend)
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
-            assert await rest(client) == LEFT
-            assert hosted(amqp.frontend).lost == 1
-
-    run(story())
+async def test_an_expiration_of_its_own_is_no_obstacle() -> None:
+    storage = FaultyStorage()
+    async with memory_amqp(storage) as amqp:
+        client = await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="q", durable=True))
+        await client.ask(1, ConfirmSelect())
+        limited = Properties(delivery_mode=2, expiration="60000")
+        for number, body in enumerate(BODIES, start=1):
+            client.publish(1, BasicPublish(routing_key="q"), body, limited)
+            await confirmed(client, number)
+        spoil(storage, amqp.frontend)
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+        assert await rest(client) == LEFT
+        assert hosted(amqp.frontend).lost == 1

@@ -95,157 +95,130 @@ def mechanisms(raw: bytes) -> bytes:
     ("name", "offered"),
     [("", b"PLAIN AMQPLAIN"), ("guest", b"PLAIN AMQPLAIN EXTERNAL")],
 )
-def test_a_certificate_is_a_way_to_log_in_only_where_there_is_one(
+async def test_a_certificate_is_a_way_to_log_in_only_where_there_is_one(
     name: str, offered: bytes
 ) -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            caller = Caller(amqp.frontend, name=name)
-            caller.session.data_received(PROTOCOL_HEADER)
-            assert mechanisms(caller.raw) == offered
-
-    run(story())
+    async with memory_amqp() as amqp:
+        caller = Caller(amqp.frontend, name=name)
+        caller.session.data_received(PROTOCOL_HEADER)
+        assert mechanisms(caller.raw) == offered
 
 
 @pytest.mark.parametrize(("name", "is_let_in"), [("guest", True), ("somebody", False)])
-def test_the_name_in_the_certificate_counts_and_not_the_one_that_is_said(
+async def test_the_name_in_the_certificate_counts_and_not_the_one_that_is_said(
     name: str, is_let_in: bool
 ) -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            wish = ConnectOptions(mechanism=EXTERNAL, response=b"guest")
-            caller = Caller(amqp.frontend, name=name, wish=wish)
-            caller.say()
-            kind = OpenRequested if is_let_in else ConnectionClosed
-            assert isinstance(caller.heard[-1], kind)
-            assert caller.session.user == ("guest" if is_let_in else "")
-
-    run(story())
+    async with memory_amqp() as amqp:
+        wish = ConnectOptions(mechanism=EXTERNAL, response=b"guest")
+        caller = Caller(amqp.frontend, name=name, wish=wish)
+        caller.say()
+        kind = OpenRequested if is_let_in else ConnectionClosed
+        assert isinstance(caller.heard[-1], kind)
+        assert caller.session.user == ("guest" if is_let_in else "")
 
 
-def test_who_is_refused_waits_for_the_end() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            begun_s = asyncio.get_running_loop().time()
-            caller = Caller(amqp.frontend, wish=ConnectOptions(password="wrong"))
-            caller.say()
-            assert isinstance(caller.heard[-1], ConnectionClosed)
-            await asyncio.sleep(10)
-            assert caller.hung_up_s - begun_s == pytest.approx(3, abs=0.1)
-
-    run(story())
+async def test_who_is_refused_waits_for_the_end() -> None:
+    async with memory_amqp() as amqp:
+        begun_s = asyncio.get_running_loop().time()
+        caller = Caller(amqp.frontend, wish=ConnectOptions(password="wrong"))
+        caller.say()
+        assert isinstance(caller.heard[-1], ConnectionClosed)
+        await asyncio.sleep(10)
+        assert caller.hung_up_s - begun_s == pytest.approx(3, abs=0.1)
 
 
-def test_who_does_not_introduce_himself_in_time_is_left() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            begun_s = asyncio.get_running_loop().time()
-            slow, quick = Caller(amqp.frontend), Caller(amqp.frontend)
-            slow.session.data_received(PROTOCOL_HEADER)
-            quick.say()
-            await asyncio.sleep(60)
-            assert slow.hung_up_s - begun_s == pytest.approx(10, abs=0.1)
-            assert not quick.hung_up_s
-            assert amqp.frontend.sessions == {quick.session}
-            quick.close()
-
-    run(story())
+async def test_who_does_not_introduce_himself_in_time_is_left() -> None:
+    async with memory_amqp() as amqp:
+        begun_s = asyncio.get_running_loop().time()
+        slow, quick = Caller(amqp.frontend), Caller(amqp.frontend)
+        slow.session.data_received(PROTOCOL_HEADER)
+        quick.say()
+        await asyncio.sleep(60)
+        assert slow.hung_up_s - begun_s == pytest.approx(10, abs=0.1)
+        assert not quick.hung_up_s
+        assert amqp.frontend.sessions == {quick.session}
+        quick.close()
 
 
-def test_who_does_not_confirm_the_end_is_left() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            caller = Caller(amqp.frontend)
-            caller.say()
-            begun_s = asyncio.get_running_loop().time()
-            caller.session.data_received(method_frame(7, BasicQos()))
-            assert isinstance(caller.heard[-1], ConnectionClosed)
-            await asyncio.sleep(60)
-            assert caller.hung_up_s - begun_s == pytest.approx(30, abs=0.1)
-
-    run(story())
+async def test_who_does_not_confirm_the_end_is_left() -> None:
+    async with memory_amqp() as amqp:
+        caller = Caller(amqp.frontend)
+        caller.say()
+        begun_s = asyncio.get_running_loop().time()
+        caller.session.data_received(method_frame(7, BasicQos()))
+        assert isinstance(caller.heard[-1], ConnectionClosed)
+        await asyncio.sleep(60)
+        assert caller.hung_up_s - begun_s == pytest.approx(30, abs=0.1)
 
 
-def test_a_client_that_closes_and_does_not_end_the_connection_is_left() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            caller = Caller(amqp.frontend)
-            caller.say()
-            begun_s = asyncio.get_running_loop().time()
-            caller.session.data_received(method_frame(0, ConnectionClose()))
-            await asyncio.sleep(0)
-            assert caller.raw.endswith(method_frame(0, ConnectionCloseOk()))
-            # It is not listened to.
-            caller.session.data_received(method_frame(1, ChannelOpen()))
-            await asyncio.sleep(60)
-            assert caller.hung_up_s - begun_s == pytest.approx(30, abs=0.1)
-            assert caller.raw.endswith(method_frame(0, ConnectionCloseOk()))
-
-    run(story())
+async def test_a_client_that_closes_and_does_not_end_the_connection_is_left() -> None:
+    async with memory_amqp() as amqp:
+        caller = Caller(amqp.frontend)
+        caller.say()
+        begun_s = asyncio.get_running_loop().time()
+        caller.session.data_received(method_frame(0, ConnectionClose()))
+        await asyncio.sleep(0)
+        assert caller.raw.endswith(method_frame(0, ConnectionCloseOk()))
+        # It is not listened to.
+        caller.session.data_received(method_frame(1, ChannelOpen()))
+        await asyncio.sleep(60)
+        assert caller.hung_up_s - begun_s == pytest.approx(30, abs=0.1)
+        assert caller.raw.endswith(method_frame(0, ConnectionCloseOk()))
 
 
 @pytest.mark.parametrize("who", ["client", "broker"])
-def test_a_client_that_goes_on_after_the_end_is_left(
+async def test_a_client_that_goes_on_after_the_end_is_left(
     who: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "AMQP_LATE_BYTES_MAX", 1_000)
 
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            caller = Caller(amqp.frontend)
-            caller.say()
-            end = method_frame(0, ConnectionClose())
-            caller.session.data_received(end if who == "client" else method_frame(7, BasicQos()))
-            await asyncio.sleep(0)
-            more = method_frame(1, ChannelOpen())
-            for _frame in range(1_000 // len(more)):
-                caller.session.data_received(more)
-            assert not caller.hung_up_s
+    async with memory_amqp() as amqp:
+        caller = Caller(amqp.frontend)
+        caller.say()
+        end = method_frame(0, ConnectionClose())
+        caller.session.data_received(end if who == "client" else method_frame(7, BasicQos()))
+        await asyncio.sleep(0)
+        more = method_frame(1, ChannelOpen())
+        for _frame in range(1_000 // len(more)):
             caller.session.data_received(more)
-            assert caller.hung_up_s
+        assert not caller.hung_up_s
+        caller.session.data_received(more)
+        assert caller.hung_up_s
 
-    run(story())
+
+async def test_a_client_that_confirms_the_end_is_left_at_once() -> None:
+    async with memory_amqp() as amqp:
+        caller = Caller(amqp.frontend)
+        caller.say()
+        caller.session.data_received(method_frame(7, BasicQos()))
+        assert isinstance(caller.heard[-1], ConnectionClosed)
+        assert not caller.hung_up_s
+        caller.session.data_received(method_frame(0, ConnectionCloseOk()))
+        assert caller.hung_up_s
 
 
-def test_a_client_that_confirms_the_end_is_left_at_once() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            caller = Caller(amqp.frontend)
+async def test_a_virtual_host_takes_so_many_connections() -> None:
+    async with memory_amqp() as amqp:
+        limited = VirtualHost(name="/", connections_max=2)
+        await amqp.frontend.queues.ask(Store(fact=limited))
+        callers = [Caller(amqp.frontend) for _caller in range(3)]
+        for caller in callers:
             caller.say()
-            caller.session.data_received(method_frame(7, BasicQos()))
-            assert isinstance(caller.heard[-1], ConnectionClosed)
-            assert not caller.hung_up_s
-            caller.session.data_received(method_frame(0, ConnectionCloseOk()))
-            assert caller.hung_up_s
-
-    run(story())
-
-
-def test_a_virtual_host_takes_so_many_connections() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            limited = VirtualHost(name="/", connections_max=2)
-            await amqp.frontend.queues.ask(Store(fact=limited))
-            callers = [Caller(amqp.frontend) for _caller in range(3)]
-            for caller in callers:
-                caller.say()
-            assert [type(caller.heard[-1]) for caller in callers] == [
-                OpenRequested,
-                OpenRequested,
-                ConnectionClosed,
-            ]
-            closed = callers[2].heard[-1]
-            assert isinstance(closed, ConnectionClosed)
-            assert closed.text == (
-                "NOT_ALLOWED - access to vhost '/' refused for user 'guest': "
-                "connection limit (2) is reached"
-            )
-            callers[0].close()
-            again = Caller(amqp.frontend)
-            again.say()
-            assert isinstance(again.heard[-1], OpenRequested)
-
-    run(story())
+        assert [type(caller.heard[-1]) for caller in callers] == [
+            OpenRequested,
+            OpenRequested,
+            ConnectionClosed,
+        ]
+        closed = callers[2].heard[-1]
+        assert isinstance(closed, ConnectionClosed)
+        assert closed.text == (
+            "NOT_ALLOWED - access to vhost '/' refused for user 'guest': "
+            "connection limit (2) is reached"
+        )
+        callers[0].close()
+        again = Caller(amqp.frontend)
+        again.say()
+        assert isinstance(again.heard[-1], OpenRequested)
 
 
 async def let_in(amqp: AmqpMemoryBroker, user: str, vhost: str) -> AmqpMemoryClient:
@@ -273,66 +246,59 @@ MILLER = (
         (VirtualHostDeleted(name="mill"), "CONNECTION_FORCED - vhost 'mill' is deleted"),
     ],
 )
-def test_connections_end_with_their_user_and_their_virtual_host(fact: Fact, text: str) -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            await tell(amqp, *MILLER)
-            client, other = await let_in(amqp, "miller", "mill"), await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="q"))
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
-            await tell(amqp, fact)
+async def test_connections_end_with_their_user_and_their_virtual_host(
+    fact: Fact, text: str
+) -> None:
+    async with memory_amqp() as amqp:
+        await tell(amqp, *MILLER)
+        client, other = await let_in(amqp, "miller", "mill"), await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="q"))
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+        await tell(amqp, fact)
+        event = await client.wait()
+        while not isinstance(event, ConnectionClosed):
+            assert event is not None
             event = await client.wait()
-            while not isinstance(event, ConnectionClosed):
-                assert event is not None
-                event = await client.wait()
-            assert event.text == text
-            assert isinstance(await other.ask(1, QueueDeclare(queue="q")), MethodReceived)
-
-    run(story())
+        assert event.text == text
+        assert isinstance(await other.ask(1, QueueDeclare(queue="q")), MethodReceived)
 
 
-def test_a_right_that_is_taken_away_is_gone_at_once() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            await tell(amqp, *MILLER)
-            client = await let_in(amqp, "miller", "mill")
-            await client.ask(1, ConfirmSelect())
-            client.publish(1, BasicPublish(exchange="amq.fanout"), b"x")
-            assert isinstance(await client.wait(), MethodReceived)
-            await tell(amqp, Permission(user="miller", vhost="mill", write="^$"))
-            client.publish(1, BasicPublish(exchange="amq.fanout"), b"x")
-            refused = await client.wait()
-            assert isinstance(refused, ChannelClosed)
-            assert refused.code == 403
-
-    run(story())
+async def test_a_right_that_is_taken_away_is_gone_at_once() -> None:
+    async with memory_amqp() as amqp:
+        await tell(amqp, *MILLER)
+        client = await let_in(amqp, "miller", "mill")
+        await client.ask(1, ConfirmSelect())
+        client.publish(1, BasicPublish(exchange="amq.fanout"), b"x")
+        assert isinstance(await client.wait(), MethodReceived)
+        await tell(amqp, Permission(user="miller", vhost="mill", write="^$"))
+        client.publish(1, BasicPublish(exchange="amq.fanout"), b"x")
+        refused = await client.wait()
+        assert isinstance(refused, ChannelClosed)
+        assert refused.code == 403
 
 
-def test_a_user_has_so_many_connections_and_channels() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            await tell(amqp, *MILLER)
-            limits: Table = {"max-connections": 2, "max-channels": 3}
-            await tell(amqp, replace(MILLER[1], limits=limits))
-            client = await let_in(amqp, "miller", "mill")
-            other = await let_in(amqp, "miller", "mill")
-            await other.open_channel(2)
-            wish = ConnectOptions(user="miller", password="secret", virtual_host="mill")
-            refused = await AmqpMemoryClient(amqp.frontend, wish).wait()
-            assert isinstance(refused, ConnectionClosed)
-            assert refused.text == (
-                "NOT_ALLOWED - connection refused for user 'miller': "
-                "user connection limit (2) is reached"
-            )
-            client.send(2, ChannelOpen())
-            closed = await client.wait()
-            assert isinstance(closed, ConnectionClosed)
-            assert closed.text == (
-                "NOT_ALLOWED - number of channels opened for user 'miller' has reached the maximum "
-                "allowed user limit of (3)"
-            )
-
-    run(story())
+async def test_a_user_has_so_many_connections_and_channels() -> None:
+    async with memory_amqp() as amqp:
+        await tell(amqp, *MILLER)
+        limits: Table = {"max-connections": 2, "max-channels": 3}
+        await tell(amqp, replace(MILLER[1], limits=limits))
+        client = await let_in(amqp, "miller", "mill")
+        other = await let_in(amqp, "miller", "mill")
+        await other.open_channel(2)
+        wish = ConnectOptions(user="miller", password="secret", virtual_host="mill")
+        refused = await AmqpMemoryClient(amqp.frontend, wish).wait()
+        assert isinstance(refused, ConnectionClosed)
+        assert refused.text == (
+            "NOT_ALLOWED - connection refused for user 'miller': "
+            "user connection limit (2) is reached"
+        )
+        client.send(2, ChannelOpen())
+        closed = await client.wait()
+        assert isinstance(closed, ConnectionClosed)
+        assert closed.text == (
+            "NOT_ALLOWED - number of channels opened for user 'miller' has reached the maximum "
+            "allowed user limit of (3)"
+        )
 
 
 def test_a_login_that_cannot_be_read_is_not_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -360,25 +326,22 @@ def test_clients_are_told_what_they_decide_by() -> None:
 
 
 @pytest.mark.parametrize("tags", [("impersonator",), ("administrator", "management"), ()])
-def test_who_may_publish_in_the_name_of_others(tags: tuple[str, ...]) -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            await tell(
-                amqp,
-                User(name="ann", password_hash=hash_password(b"secret", b"salt"), tags=tags),
-                Permission(user="ann", vhost="/", configure=".*", write=".*", read=".*"),
-            )
-            client = await let_in(amqp, "ann", "/")
-            await client.ask(1, ConfirmSelect())
-            method = BasicPublish(exchange="amq.fanout")
-            client.publish(1, method, b"x", Properties(user_id="ann"))
-            assert isinstance(await client.wait(), MethodReceived)
-            client.publish(1, method, b"x", Properties(user_id="bob"))
-            heard = await client.wait()
-            if "impersonator" in tags:
-                assert isinstance(heard, MethodReceived)
-            else:
-                assert isinstance(heard, ChannelClosed)
-                assert "user_id property set to 'bob'" in heard.text
-
-    run(story())
+async def test_who_may_publish_in_the_name_of_others(tags: tuple[str, ...]) -> None:
+    async with memory_amqp() as amqp:
+        await tell(
+            amqp,
+            User(name="ann", password_hash=hash_password(b"secret", b"salt"), tags=tags),
+            Permission(user="ann", vhost="/", configure=".*", write=".*", read=".*"),
+        )
+        client = await let_in(amqp, "ann", "/")
+        await client.ask(1, ConfirmSelect())
+        method = BasicPublish(exchange="amq.fanout")
+        client.publish(1, method, b"x", Properties(user_id="ann"))
+        assert isinstance(await client.wait(), MethodReceived)
+        client.publish(1, method, b"x", Properties(user_id="bob"))
+        heard = await client.wait()
+        if "impersonator" in tags:
+            assert isinstance(heard, MethodReceived)
+        else:
+            assert isinstance(heard, ChannelClosed)
+            assert "user_id property set to 'bob'" in heard.text

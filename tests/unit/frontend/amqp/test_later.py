@@ -60,38 +60,32 @@ def headers_of(event: Event | None) -> Table:
     return decode_properties(event.content.properties).headers or {}
 
 
-def test_a_delayed_exchange_sends_each_message_at_its_time() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_delayed(client)
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
-            for body, delay in ((b"third", 3_000), (b"first", 1_000), (b"second", 2_000)):
-                send_later(client, body, delay)
-            send_later(client, b"at once", -5)
-            send_later(client, b"nonsense", "soon")
-            await asyncio.sleep(0.9)
-            assert contents(client) == [b"at once", b"nonsense"]
-            await asyncio.sleep(1)
-            assert contents(client) == [b"first"]
-            await asyncio.sleep(3)
-            assert contents(client) == [b"second", b"third"]
-            hidden = amqp.frontend.queues.hosted("/", "amq.delayed-later")
-            assert (hidden.state.ready, hidden.state.held, hidden.state.delayed) == (0, 0, 0)
-
-    run(story())
+async def test_a_delayed_exchange_sends_each_message_at_its_time() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_delayed(client)
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
+        for body, delay in ((b"third", 3_000), (b"first", 1_000), (b"second", 2_000)):
+            send_later(client, body, delay)
+        send_later(client, b"at once", -5)
+        send_later(client, b"nonsense", "soon")
+        await asyncio.sleep(0.9)
+        assert contents(client) == [b"at once", b"nonsense"]
+        await asyncio.sleep(1)
+        assert contents(client) == [b"first"]
+        await asyncio.sleep(3)
+        assert contents(client) == [b"second", b"third"]
+        hidden = amqp.frontend.queues.hosted("/", "amq.delayed-later")
+        assert (hidden.state.ready, hidden.state.held, hidden.state.delayed) == (0, 0, 0)
 
 
-def test_a_delayed_message_says_that_it_has_waited() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_delayed(client)
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
-            send_later(client, b"x", 1_000)
-            assert headers_of(await client.wait()) == {"x-delay": -1_000, "a": "b"}
-
-    run(story())
+async def test_a_delayed_message_says_that_it_has_waited() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_delayed(client)
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
+        send_later(client, b"x", 1_000)
+        assert headers_of(await client.wait()) == {"x-delay": -1_000, "a": "b"}
 
 
 def test_what_a_delayed_exchange_keeps_back_survives_a_restart() -> None:
@@ -121,48 +115,39 @@ def test_what_a_delayed_exchange_keeps_back_survives_a_restart() -> None:
     run(after(run(before())))
 
 
-def test_a_delayed_exchange_may_be_bound_to_another() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_delayed(client, kind="fanout")
-            await client.ask(1, ExchangeBind(source="amq.fanout", destination="later"))
-            send_later(client, b"x", 1_000, exchange="amq.fanout")
-            assert await waiting(client) == 0
-            await asyncio.sleep(2)
-            assert await waiting(client) == 1
-
-    run(story())
+async def test_a_delayed_exchange_may_be_bound_to_another() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_delayed(client, kind="fanout")
+        await client.ask(1, ExchangeBind(source="amq.fanout", destination="later"))
+        send_later(client, b"x", 1_000, exchange="amq.fanout")
+        assert await waiting(client) == 0
+        await asyncio.sleep(2)
+        assert await waiting(client) == 1
 
 
-def test_nobody_else_uses_the_queue_of_a_delayed_exchange() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_delayed(client)
-            publish(client, b"x", queue="amq.delayed-later")
-            await asyncio.sleep(0.1)
-            hidden = amqp.frontend.queues.hosted("/", "amq.delayed-later")
-            assert hidden.state.ready + hidden.state.held + hidden.state.delayed == 0
-            event = await client.ask(1, BasicConsume(queue="amq.delayed-later"))
-            assert "RESOURCE_LOCKED" in repr(event)
-
-    run(story())
+async def test_nobody_else_uses_the_queue_of_a_delayed_exchange() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_delayed(client)
+        publish(client, b"x", queue="amq.delayed-later")
+        await asyncio.sleep(0.1)
+        hidden = amqp.frontend.queues.hosted("/", "amq.delayed-later")
+        assert hidden.state.ready + hidden.state.held + hidden.state.delayed == 0
+        event = await client.ask(1, BasicConsume(queue="amq.delayed-later"))
+        assert "RESOURCE_LOCKED" in repr(event)
 
 
-def test_a_delayed_exchange_takes_what_it_keeps_with_it() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_delayed(client)
-            send_later(client, b"x", 1_000)
-            await client.ask(1, ExchangeDelete(exchange="later"))
-            assert list(amqp.frontend.queues.broker.rooms("/").queues) == ["q"]
-            assert list(amqp.broker.engine.metadata.image.topics) == ["q"]
-            await asyncio.sleep(2)
-            assert await waiting(client) == 0
-
-    run(story())
+async def test_a_delayed_exchange_takes_what_it_keeps_with_it() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_delayed(client)
+        send_later(client, b"x", 1_000)
+        await client.ask(1, ExchangeDelete(exchange="later"))
+        assert list(amqp.frontend.queues.broker.rooms("/").queues) == ["q"]
+        assert list(amqp.broker.engine.metadata.image.topics) == ["q"]
+        await asyncio.sleep(2)
+        assert await waiting(client) == 0
 
 
 # --- delayed retry ------------------------------------------------------------------------------------------
@@ -178,26 +163,23 @@ async def make_retrying(client: AmqpMemoryClient, kind: str, storage: object = N
     await client.ask(1, QueueDeclare(queue="q", durable=True, arguments=arguments))
 
 
-def test_a_returned_message_comes_again_later_and_later() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_retrying(client, "returned")
-            publish(client, b"a", b"b")
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
-            assert [one[0] for one in await delivered(client, 2)] == [b"a", b"b"]
-            client.send(1, BasicNack(delivery_tag=1, requeue=True))
-            await asyncio.sleep(9)
-            assert contents(client) == []
-            await asyncio.sleep(2)
-            assert contents(client) == [b"a"]
-            client.send(1, BasicNack(delivery_tag=3, requeue=True))
-            await asyncio.sleep(14)
-            assert contents(client) == []
-            await asyncio.sleep(2)
-            assert contents(client) == [b"a"]
-
-    run(story())
+async def test_a_returned_message_comes_again_later_and_later() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_retrying(client, "returned")
+        publish(client, b"a", b"b")
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+        assert [one[0] for one in await delivered(client, 2)] == [b"a", b"b"]
+        client.send(1, BasicNack(delivery_tag=1, requeue=True))
+        await asyncio.sleep(9)
+        assert contents(client) == []
+        await asyncio.sleep(2)
+        assert contents(client) == [b"a"]
+        client.send(1, BasicNack(delivery_tag=3, requeue=True))
+        await asyncio.sleep(14)
+        assert contents(client) == []
+        await asyncio.sleep(2)
+        assert contents(client) == [b"a"]
 
 
 def test_what_waits_for_its_retry_does_so_over_a_restart() -> None:
@@ -227,21 +209,18 @@ def test_what_waits_for_its_retry_does_so_over_a_restart() -> None:
 
 
 @pytest.mark.parametrize(("kind", "waits"), [("failed", True), ("returned", False)])
-def test_what_a_lost_channel_held_has_failed(kind: str, waits: bool) -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_retrying(client, kind)
-            publish(client, b"a")
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
-            assert len(await delivered(client, 1)) == 1
-            client.close()
-            other = await amqp.client(1)
-            assert await waiting(other) == (0 if waits else 1)
-            await asyncio.sleep(11)
-            assert await waiting(other) == 1
-
-    run(story())
+async def test_what_a_lost_channel_held_has_failed(kind: str, waits: bool) -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_retrying(client, kind)
+        publish(client, b"a")
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+        assert len(await delivered(client, 1)) == 1
+        client.close()
+        other = await amqp.client(1)
+        assert await waiting(other) == (0 if waits else 1)
+        await asyncio.sleep(11)
+        assert await waiting(other) == 1
 
 
 # --- letters that must arrive -----------------------------------------------------------------------------
@@ -341,45 +320,36 @@ async def hold_for(amqp: AmqpMemoryBroker, seconds: float, arguments: Table) -> 
     return client.heard.popleft() if client.heard else None
 
 
-def test_a_consumer_that_never_settles_loses_its_channel() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            event = await hold_for(amqp, 1_700, {})
-            assert event is None
-            other = await amqp.client(1)
-            assert await waiting(other) == 0
-            await asyncio.sleep(200)
-            assert await waiting(other) == 1
-
-    run(story())
+async def test_a_consumer_that_never_settles_loses_its_channel() -> None:
+    async with memory_amqp() as amqp:
+        event = await hold_for(amqp, 1_700, {})
+        assert event is None
+        other = await amqp.client(1)
+        assert await waiting(other) == 0
+        await asyncio.sleep(200)
+        assert await waiting(other) == 1
 
 
-def test_the_words_of_a_time_out_are_rabbitmqs() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            arguments: Table = {"x-queue-type": "quorum", "x-consumer-timeout": 60_000}
-            event = await hold_for(amqp, 90, arguments)
-            assert (
-                "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout "
-                "value used: 60000 ms. This timeout value can be configured, see consumers doc "
-                "guide to learn more"
-            ) in repr(event)
-
-    run(story())
+async def test_the_words_of_a_time_out_are_rabbitmqs() -> None:
+    async with memory_amqp() as amqp:
+        arguments: Table = {"x-queue-type": "quorum", "x-consumer-timeout": 60_000}
+        event = await hold_for(amqp, 90, arguments)
+        assert (
+            "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout "
+            "value used: 60000 ms. This timeout value can be configured, see consumers doc "
+            "guide to learn more"
+        ) in repr(event)
 
 
-def test_a_consumer_that_goes_on_keeps_its_channel() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            arguments: Table = {"x-queue-type": "quorum", "x-consumer-timeout": 60_000}
-            await client.ask(1, QueueDeclare(queue="q", durable=True, arguments=arguments))
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
-            for tag in range(1, 10):
-                publish(client, b"x")
-                await asyncio.sleep(50)
-                assert contents(client) == [b"x"]
-                client.send(1, BasicAck(delivery_tag=tag))
-            assert await waiting(client) == 0
-
-    run(story())
+async def test_a_consumer_that_goes_on_keeps_its_channel() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        arguments: Table = {"x-queue-type": "quorum", "x-consumer-timeout": 60_000}
+        await client.ask(1, QueueDeclare(queue="q", durable=True, arguments=arguments))
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+        for tag in range(1, 10):
+            publish(client, b"x")
+            await asyncio.sleep(50)
+            assert contents(client) == [b"x"]
+            client.send(1, BasicAck(delivery_tag=tag))
+        assert await waiting(client) == 0

@@ -164,350 +164,291 @@ def test_a_log_loses_its_beginning_and_is_still_the_queue() -> None:
     run(after())
 
 
-def test_a_log_is_not_cut_before_what_was_handed_out_has_left(
+async def test_a_log_is_not_cut_before_what_was_handed_out_has_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(turn, "_CUT_OFFSETS", 100)
     monkeypatch.setattr(recent_messages, "_BYTES_MAX", 0)
     monkeypatch.setattr(log_reader, "_READ_BYTES", 1)
 
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="q"))
-            bodies = [b"%d" % number for number in range(2_500)]
-            publish(client, *bodies)
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
-            assert [one[0] for one in await delivered(client, 2_500)] == bodies
-            assert amqp.broker.engine.partitions.partition("q", 0).log.start_offset > 0
-
-    run(story())
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="q"))
+        bodies = [b"%d" % number for number in range(2_500)]
+        publish(client, *bodies)
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
+        assert [one[0] for one in await delivered(client, 2_500)] == bodies
+        assert amqp.broker.engine.partitions.partition("q", 0).log.start_offset > 0
 
 
-def test_what_need_not_be_acknowledged_is_sent_before_its_consumer_stops() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="q"))
-            publish(client, *(b"%d" % number for number in range(600)))
-            assert await waiting(client) == 600
-            client.send(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
-            assert isinstance(await client.wait(), MethodReceived)
-            await delivered(client, 1)
-            client.send(1, BasicCancel(consumer_tag="t"))
-            await delivered(client, 599)
-            stopped = await client.wait()
-            assert isinstance(stopped, MethodReceived)
-            assert stopped.method == BasicCancelOk(consumer_tag="t")
-
-    run(story())
+async def test_what_need_not_be_acknowledged_is_sent_before_its_consumer_stops() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="q"))
+        publish(client, *(b"%d" % number for number in range(600)))
+        assert await waiting(client) == 600
+        client.send(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
+        assert isinstance(await client.wait(), MethodReceived)
+        await delivered(client, 1)
+        client.send(1, BasicCancel(consumer_tag="t"))
+        await delivered(client, 599)
+        stopped = await client.wait()
+        assert isinstance(stopped, MethodReceived)
+        assert stopped.method == BasicCancelOk(consumer_tag="t")
 
 
-def test_a_client_that_does_not_read_gets_no_more_until_it_does() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            writer, reader = await amqp.client(1), await amqp.client(1)
-            await writer.ask(1, QueueDeclare(queue="q"))
-            reader.session.pause_writing()
-            reader.send(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
-            publish(writer, *(b"%d" % number for number in range(50)))
-            assert await waiting(writer) == 50
-            reader.session.resume_writing()
-            assert isinstance(await reader.wait(), MethodReceived)
-            assert len(await delivered(reader, 50)) == 50
-
-    run(story())
+async def test_a_client_that_does_not_read_gets_no_more_until_it_does() -> None:
+    async with memory_amqp() as amqp:
+        writer, reader = await amqp.client(1), await amqp.client(1)
+        await writer.ask(1, QueueDeclare(queue="q"))
+        reader.session.pause_writing()
+        reader.send(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
+        publish(writer, *(b"%d" % number for number in range(50)))
+        assert await waiting(writer) == 50
+        reader.session.resume_writing()
+        assert isinstance(await reader.wait(), MethodReceived)
+        assert len(await delivered(reader, 50)) == 50
 
 
-def test_a_publisher_that_reads_no_confirms_is_not_listened_to() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            client.session.pause_writing()
-            body = bytes(64 * 1024)
-            for _publish in range(70):
-                method = BasicPublish(routing_key="nowhere", mandatory=True)
-                client.publish(1, method, body)
-            assert client.is_reading_paused
-            client.session.resume_writing()
-            assert not client.is_reading_paused
-
-    run(story())
+async def test_a_publisher_that_reads_no_confirms_is_not_listened_to() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        client.session.pause_writing()
+        body = bytes(64 * 1024)
+        for _publish in range(70):
+            method = BasicPublish(routing_key="nowhere", mandatory=True)
+            client.publish(1, method, body)
+        assert client.is_reading_paused
+        client.session.resume_writing()
+        assert not client.is_reading_paused
 
 
-def test_a_policy_counts_for_what_waits_already() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="q"))
-            publish(client, b"a", b"b", b"c")
-            assert await waiting(client) == 3
-            policy = Policy(vhost="/", name="short", pattern="^q$", definition={"max-length": 1})
-            await amqp.frontend.queues.ask(Store(fact=policy))
-            assert await waiting(client) == 1
-
-    run(story())
+async def test_a_policy_counts_for_what_waits_already() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="q"))
+        publish(client, b"a", b"b", b"c")
+        assert await waiting(client) == 3
+        policy = Policy(vhost="/", name="short", pattern="^q$", definition={"max-length": 1})
+        await amqp.frontend.queues.ask(Store(fact=policy))
+        assert await waiting(client) == 1
 
 
-def test_more_than_a_window_is_delivered() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="q"))
-            bodies = [b"%d" % number for number in range(3_000)]
-            publish(client, *bodies)
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
-            found = await delivered(client, 3_000)
-            assert [one[0] for one in found] == bodies
-
-    run(story())
+async def test_more_than_a_window_is_delivered() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="q"))
+        bodies = [b"%d" % number for number in range(3_000)]
+        publish(client, *bodies)
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+        found = await delivered(client, 3_000)
+        assert [one[0] for one in found] == bodies
 
 
-def test_a_consumer_hears_that_its_queue_is_gone() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client, other = await amqp.client(1), await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="q"))
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
-            await other.ask(1, QueueDelete(queue="q"))
-            event = await client.wait()
-            assert isinstance(event, MethodReceived)
-            assert event.method == BasicCancel(consumer_tag="t", nowait=True)
-            assert "q" not in amqp.broker.engine.metadata.image.topics
-
-    run(story())
+async def test_a_consumer_hears_that_its_queue_is_gone() -> None:
+    async with memory_amqp() as amqp:
+        client, other = await amqp.client(1), await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="q"))
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+        await other.ask(1, QueueDelete(queue="q"))
+        event = await client.wait()
+        assert isinstance(event, MethodReceived)
+        assert event.method == BasicCancel(consumer_tag="t", nowait=True)
+        assert "q" not in amqp.broker.engine.metadata.image.topics
 
 
-def test_a_topic_that_kafka_deletes_takes_its_queue_along() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="q"))
-            await amqp.broker.engine.topic_admin.delete_topics([("q", None)])
-            await asyncio.sleep(0.1)
-            assert "q" not in amqp.frontend.queues.broker.rooms("/").queues
-
-    run(story())
+async def test_a_topic_that_kafka_deletes_takes_its_queue_along() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="q"))
+        await amqp.broker.engine.topic_admin.delete_topics([("q", None)])
+        await asyncio.sleep(0.1)
+        assert "q" not in amqp.frontend.queues.broker.rooms("/").queues
 
 
-def test_names_that_kafka_holds_for_the_same_are_two_queues() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            for name in ("a.b", "a_b"):
-                await client.ask(1, QueueDeclare(queue=name))
-            publish(client, b"1", queue="a.b")
-            publish(client, b"2", b"3", queue="a_b")
-            assert [await waiting(client, name) for name in ("a.b", "a_b")] == [1, 2]
-
-    run(story())
+async def test_names_that_kafka_holds_for_the_same_are_two_queues() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        for name in ("a.b", "a_b"):
+            await client.ask(1, QueueDeclare(queue=name))
+        publish(client, b"1", queue="a.b")
+        publish(client, b"2", b"3", queue="a_b")
+        assert [await waiting(client, name) for name in ("a.b", "a_b")] == [1, 2]
 
 
-def test_a_transaction_happens_when_it_is_committed() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client, other = await amqp.client(1), await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="q", durable=True))
-            await client.ask(1, TxSelect())
-            publish(client, b"no")
-            await client.ask(1, TxRollback())
-            publish(client, b"yes")
-            assert await waiting(other) == 0
-            committed = await client.ask(1, TxCommit())
-            assert isinstance(committed, MethodReceived)
-            assert committed.method == TxCommitOk()
-            assert await waiting(other) == 1
-            client.send(1, BasicGet(queue="q"))
+async def test_a_transaction_happens_when_it_is_committed() -> None:
+    async with memory_amqp() as amqp:
+        client, other = await amqp.client(1), await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="q", durable=True))
+        await client.ask(1, TxSelect())
+        publish(client, b"no")
+        await client.ask(1, TxRollback())
+        publish(client, b"yes")
+        assert await waiting(other) == 0
+        committed = await client.ask(1, TxCommit())
+        assert isinstance(committed, MethodReceived)
+        assert committed.method == TxCommitOk()
+        assert await waiting(other) == 1
+        client.send(1, BasicGet(queue="q"))
+        ((body, _again, tag),) = await delivered(client, 1)
+        assert body == b"yes"
+        client.send(1, BasicAck(delivery_tag=tag))
+        await client.ask(1, TxRollback())
+        client.close()
+        assert await waiting(other) == 1
+        other.send(1, BasicGet(queue="q", no_ack=True))
+        assert (await delivered(other, 1))[0][:2] == (b"yes", True)
+        event = await other.ask(1, BasicGet(queue="q"))
+        assert isinstance(event, MethodReceived)
+        assert event.method == BasicGetEmpty()
+
+
+async def test_the_age_of_what_is_committed_begins_at_the_commit() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="q", arguments={"x-message-ttl": 1_000}))
+        await client.ask(1, TxSelect())
+        publish(client, b"x", b"y")
+        await asyncio.sleep(60)
+        await client.ask(1, TxCommit())
+        await asyncio.sleep(0.9)
+        assert await waiting(client) == 2
+        await asyncio.sleep(0.2)
+        assert await waiting(client) == 0
+
+
+async def test_what_is_acknowledged_and_not_committed_counts_for_the_channels_limit() -> None:
+    async with memory_amqp() as amqp:
+        client, other = await amqp.client(1), await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="q"))
+        await client.ask(1, TxSelect())
+        await client.ask(1, BasicQos(prefetch_count=2, is_global=True))
+        await client.ask(1, BasicConsume(queue="q"))
+        publish(other, b"a", b"b")
+        assert len(await delivered(client, 2)) == 2
+        client.send(1, BasicAck(delivery_tag=2, multiple=True))
+        publish(other, b"c")
+        assert await client.wait() is None
+        committed = await client.ask(1, TxCommit())
+        assert isinstance(committed, MethodReceived)
+        assert [body for body, _again, _tag in await delivered(client, 1)] == [b"c"]
+
+
+async def test_queues_share_the_limit_of_their_channel() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await client.ask(1, BasicQos(prefetch_count=6, is_global=True))
+        for name in ("a", "b", "c"):
+            await client.ask(1, QueueDeclare(queue=name))
+            publish(client, *[name.encode()] * 100, queue=name)
+        for name in ("a", "b", "c"):
+            client.send(1, BasicConsume(queue=name, consumer_tag=name, nowait=True))
+        seen = []
+        for _message in range(66):
             ((body, _again, tag),) = await delivered(client, 1)
-            assert body == b"yes"
+            seen.append(body)
             client.send(1, BasicAck(delivery_tag=tag))
-            await client.ask(1, TxRollback())
-            client.close()
-            assert await waiting(other) == 1
-            other.send(1, BasicGet(queue="q", no_ack=True))
-            assert (await delivered(other, 1))[0][:2] == (b"yes", True)
-            event = await other.ask(1, BasicGet(queue="q"))
-            assert isinstance(event, MethodReceived)
-            assert event.method == BasicGetEmpty()
-
-    run(story())
+        # Whichever was first had the limit to itself.
+        assert len(set(seen[:6])) == 1
+        assert [seen[6:].count(name) for name in (b"a", b"b", b"c")] == [20, 20, 20]
 
 
-def test_the_age_of_what_is_committed_begins_at_the_commit() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="q", arguments={"x-message-ttl": 1_000}))
-            await client.ask(1, TxSelect())
-            publish(client, b"x", b"y")
-            await asyncio.sleep(60)
-            await client.ask(1, TxCommit())
-            await asyncio.sleep(0.9)
-            assert await waiting(client) == 2
-            await asyncio.sleep(0.2)
-            assert await waiting(client) == 0
-
-    run(story())
-
-
-def test_what_is_acknowledged_and_not_committed_counts_for_the_channels_limit() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client, other = await amqp.client(1), await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="q"))
-            await client.ask(1, TxSelect())
-            await client.ask(1, BasicQos(prefetch_count=2, is_global=True))
-            await client.ask(1, BasicConsume(queue="q"))
-            publish(other, b"a", b"b")
-            assert len(await delivered(client, 2)) == 2
-            client.send(1, BasicAck(delivery_tag=2, multiple=True))
-            publish(other, b"c")
-            assert await client.wait() is None
-            committed = await client.ask(1, TxCommit())
-            assert isinstance(committed, MethodReceived)
-            assert [body for body, _again, _tag in await delivered(client, 1)] == [b"c"]
-
-    run(story())
+async def test_one_who_does_not_acknowledge_has_a_turn_at_the_limit_of_its_channel() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await client.ask(1, BasicQos(prefetch_count=1, is_global=True))
+        for name, no_ack in (("a", False), ("free", True)):
+            await client.ask(1, QueueDeclare(queue=name))
+            client.send(1, BasicConsume(queue=name, consumer_tag=name, no_ack=no_ack, nowait=True))
+        publish(client, b"a", b"a", b"a", queue="a")
+        ((_body, _again, tag),) = await delivered(client, 1)
+        publish(client, b"free", b"free", queue="free")
+        assert await client.wait() is None
+        client.send(1, BasicAck(delivery_tag=tag))
+        bodies = [body for body, _again, _tag in await delivered(client, 3)]
+        assert sorted(bodies) == [b"a", b"free", b"free"]
+        assert await client.wait() is None
 
 
-def test_queues_share_the_limit_of_their_channel() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await client.ask(1, BasicQos(prefetch_count=6, is_global=True))
-            for name in ("a", "b", "c"):
-                await client.ask(1, QueueDeclare(queue=name))
-                publish(client, *[name.encode()] * 100, queue=name)
-            for name in ("a", "b", "c"):
-                client.send(1, BasicConsume(queue=name, consumer_tag=name, nowait=True))
-            seen = []
-            for _message in range(66):
-                ((body, _again, tag),) = await delivered(client, 1)
-                seen.append(body)
-                client.send(1, BasicAck(delivery_tag=tag))
-            # Whichever was first had the limit to itself.
-            assert len(set(seen[:6])) == 1
-            assert [seen[6:].count(name) for name in (b"a", b"b", b"c")] == [20, 20, 20]
-
-    run(story())
-
-
-def test_one_who_does_not_acknowledge_has_a_turn_at_the_limit_of_its_channel() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await client.ask(1, BasicQos(prefetch_count=1, is_global=True))
-            for name, no_ack in (("a", False), ("free", True)):
-                await client.ask(1, QueueDeclare(queue=name))
-                client.send(
-                    1, BasicConsume(queue=name, consumer_tag=name, no_ack=no_ack, nowait=True)
-                )
-            publish(client, b"a", b"a", b"a", queue="a")
-            ((_body, _again, tag),) = await delivered(client, 1)
-            publish(client, b"free", b"free", queue="free")
-            assert await client.wait() is None
-            client.send(1, BasicAck(delivery_tag=tag))
-            bodies = [body for body, _again, _tag in await delivered(client, 3)]
-            assert sorted(bodies) == [b"a", b"free", b"free"]
-            assert await client.wait() is None
-
-    run(story())
+async def test_the_room_of_a_queue_that_goes_is_for_the_others() -> None:
+    async with memory_amqp() as amqp:
+        client, other = await amqp.client(1), await amqp.client(1)
+        await client.ask(1, BasicQos(prefetch_count=3, is_global=True))
+        for name in ("a", "b"):
+            await client.ask(1, QueueDeclare(queue=name))
+            publish(client, *[name.encode()] * 9, queue=name)
+        client.session.pause_writing()
+        for name in ("a", "b"):
+            client.send(1, BasicConsume(queue=name, consumer_tag=name, nowait=True))
+        client.session.resume_writing()
+        # What was handed out has not gone to the socket when its queue is deleted.
+        client.session.pause_writing()
+        assert isinstance(await other.ask(1, QueueDelete(queue="a")), MethodReceived)
+        client.session.resume_writing()
+        seen = []
+        while (event := await client.wait()) is not None:
+            if isinstance(event, ContentReceived):
+                method = event.content.method
+                assert isinstance(method, BasicDeliver)
+                seen.append(event.content.body)
+                client.send(1, BasicAck(delivery_tag=method.delivery_tag))
+        assert seen.count(b"b") == 9
 
 
-def test_the_room_of_a_queue_that_goes_is_for_the_others() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client, other = await amqp.client(1), await amqp.client(1)
-            await client.ask(1, BasicQos(prefetch_count=3, is_global=True))
-            for name in ("a", "b"):
-                await client.ask(1, QueueDeclare(queue=name))
-                publish(client, *[name.encode()] * 9, queue=name)
-            client.session.pause_writing()
-            for name in ("a", "b"):
-                client.send(1, BasicConsume(queue=name, consumer_tag=name, nowait=True))
-            client.session.resume_writing()
-            # What was handed out has not gone to the socket when its queue is deleted.
-            client.session.pause_writing()
-            assert isinstance(await other.ask(1, QueueDelete(queue="a")), MethodReceived)
-            client.session.resume_writing()
-            seen = []
-            while (event := await client.wait()) is not None:
-                if isinstance(event, ContentReceived):
-                    method = event.content.method
-                    assert isinstance(method, BasicDeliver)
-                    seen.append(event.content.body)
-                    client.send(1, BasicAck(delivery_tag=method.delivery_tag))
-            assert seen.count(b"b") == 9
-
-    run(story())
+async def test_a_queue_that_goes_during_the_commit_does_not_fail_it() -> None:
+    async with memory_amqp() as amqp:
+        client, other = await amqp.client(1), await amqp.client(1)
+        await client.ask(1, QueueDeclare(queue="q"))
+        await client.ask(1, TxSelect())
+        publish(client, b"x")
+        # Both are under way at once: the host asks what it has before it lets it go.
+        other.send(1, QueueDelete(queue="q", if_empty=True))
+        client.send(1, TxCommit())
+        assert isinstance(await other.wait(), MethodReceived)
+        committed = await client.wait()
+        assert isinstance(committed, MethodReceived), committed
+        assert committed.method == TxCommitOk()
 
 
-def test_a_queue_that_goes_during_the_commit_does_not_fail_it() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client, other = await amqp.client(1), await amqp.client(1)
-            await client.ask(1, QueueDeclare(queue="q"))
-            await client.ask(1, TxSelect())
-            publish(client, b"x")
-            # Both are under way at once: the host asks what it has before it lets it go.
-            other.send(1, QueueDelete(queue="q", if_empty=True))
-            client.send(1, TxCommit())
-            assert isinstance(await other.wait(), MethodReceived)
-            committed = await client.wait()
-            assert isinstance(committed, MethodReceived), committed
-            assert committed.method == TxCommitOk()
-
-    run(story())
+async def test_nobody_is_let_into_a_queue_that_goes_with_its_last_consumer() -> None:
+    async with memory_amqp() as amqp:
+        first, late = await amqp.client(1), await amqp.client(1, 2)
+        await first.ask(1, QueueDeclare(queue="q", auto_delete=True))
+        await first.ask(1, BasicConsume(queue="q", consumer_tag="first"))
+        first.send(1, BasicCancel(consumer_tag="first"))
+        late.send(1, BasicConsume(queue="q", consumer_tag="late"))
+        told = await late.wait()
+        assert isinstance(told, ChannelClosed), told
+        assert (told.code, told.text) == (404, "NOT_FOUND - no queue 'q' in vhost '/'")
 
 
-def test_nobody_is_let_into_a_queue_that_goes_with_its_last_consumer() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            first, late = await amqp.client(1), await amqp.client(1, 2)
-            await first.ask(1, QueueDeclare(queue="q", auto_delete=True))
-            await first.ask(1, BasicConsume(queue="q", consumer_tag="first"))
-            first.send(1, BasicCancel(consumer_tag="first"))
-            late.send(1, BasicConsume(queue="q", consumer_tag="late"))
-            told = await late.wait()
-            assert isinstance(told, ChannelClosed), told
-            assert (told.code, told.text) == (404, "NOT_FOUND - no queue 'q' in vhost '/'")
-
-    run(story())
-
-
-def test_a_queue_that_is_about_to_go_is_declared_anew() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            first, late = await amqp.client(1), await amqp.client(1)
-            await first.ask(1, QueueDeclare(queue="q", auto_delete=True))
-            publish(first, b"old")
-            assert await waiting(first) == 1
-            await first.ask(1, BasicConsume(queue="q", consumer_tag="first"))
-            first.send(1, BasicCancel(consumer_tag="first"))
-            event = await late.ask(1, QueueDeclare(queue="q", auto_delete=True))
-            assert event == MethodReceived(
-                channel=1, method=QueueDeclareOk(queue="q", message_count=0, consumer_count=0)
-            )
-            event = await late.ask(1, BasicConsume(queue="q", consumer_tag="late"))
-            assert isinstance(event, MethodReceived)
-            assert await waiting(late) == 0
-
-    run(story())
+async def test_a_queue_that_is_about_to_go_is_declared_anew() -> None:
+    async with memory_amqp() as amqp:
+        first, late = await amqp.client(1), await amqp.client(1)
+        await first.ask(1, QueueDeclare(queue="q", auto_delete=True))
+        publish(first, b"old")
+        assert await waiting(first) == 1
+        await first.ask(1, BasicConsume(queue="q", consumer_tag="first"))
+        first.send(1, BasicCancel(consumer_tag="first"))
+        event = await late.ask(1, QueueDeclare(queue="q", auto_delete=True))
+        assert event == MethodReceived(
+            channel=1, method=QueueDeclareOk(queue="q", message_count=0, consumer_count=0)
+        )
+        event = await late.ask(1, BasicConsume(queue="q", consumer_tag="late"))
+        assert isinstance(event, MethodReceived)
+        assert await waiting(late) == 0
 
 
-def test_a_mistake_of_the_brokers_own_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
+async def test_a_mistake_of_the_brokers_own_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
 
-            async def mistaken(_command: object) -> None:
-                raise KeyError("planted")
+        async def mistaken(_command: object) -> None:
+            raise KeyError("planted")
 
-            monkeypatch.setattr(amqp.frontend.queues, "ask", mistaken)
-            event = await client.ask(1, QueueDeclare(queue="q"))
-            monkeypatch.undo()
-            assert isinstance(event, ConnectionClosed), event
-            assert event.code == ReplyCode.INTERNAL_ERROR
-            assert "planted" not in event.text
-
-    run(story())
+        monkeypatch.setattr(amqp.frontend.queues, "ask", mistaken)
+        event = await client.ask(1, QueueDeclare(queue="q"))
+        monkeypatch.undo()
+        assert isinstance(event, ConnectionClosed), event
+        assert event.code == ReplyCode.INTERNAL_ERROR
+        assert "planted" not in event.text

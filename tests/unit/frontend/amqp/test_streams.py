@@ -90,107 +90,86 @@ def numbers(first: int, next_: int) -> list[bytes]:
         (Timestamp(2**33), []),
     ],
 )
-def test_a_consumer_begins_where_it_likes(start: Value, expected: list[bytes]) -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_stream(client, 10)
-            assert await read(client, start) == expected
-            # Again: nothing went.
-            assert await read(client, start) == expected
-
-    run(story())
+async def test_a_consumer_begins_where_it_likes(start: Value, expected: list[bytes]) -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_stream(client, 10)
+        assert await read(client, start) == expected
+        # Again: nothing went.
+        assert await read(client, start) == expected
 
 
-def test_last_is_what_was_written_last() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_stream(client, 3)
-            publish(client, b"end")
-            transaction = Transaction(amqp.broker.engine)
-            transaction.write(b"no")
-            transaction.end(committed=False)
-            await asyncio.sleep(0.1)
-            assert await read(client, "last") == [b"end"]
-
-    run(story())
+async def test_last_is_what_was_written_last() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_stream(client, 3)
+        publish(client, b"end")
+        transaction = Transaction(amqp.broker.engine)
+        transaction.write(b"no")
+        transaction.end(committed=False)
+        await asyncio.sleep(0.1)
+        assert await read(client, "last") == [b"end"]
 
 
-def test_an_empty_stream_can_be_read_from_its_last_message() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_stream(client)
-            await client.ask(1, BasicQos(prefetch_count=3))
-            arguments: Table = {"x-stream-offset": "last"}
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t", arguments=arguments))
-            publish(client, b"a")
-            assert await more(client) == [b"a"]
-
-    run(story())
+async def test_an_empty_stream_can_be_read_from_its_last_message() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_stream(client)
+        await client.ask(1, BasicQos(prefetch_count=3))
+        arguments: Table = {"x-stream-offset": "last"}
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t", arguments=arguments))
+        publish(client, b"a")
+        assert await more(client) == [b"a"]
 
 
-def test_acknowledging_makes_room_and_nothing_else() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_stream(client, 5)
-            await client.ask(1, BasicQos(prefetch_count=2))
-            arguments: Table = {"x-stream-offset": "first"}
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t", arguments=arguments))
-            await asyncio.sleep(0.1)
-            assert len(client.heard) == 2
-            client.send(1, BasicAck(delivery_tag=2, multiple=True))
-            await asyncio.sleep(0.1)
-            assert len(client.heard) == 4
-
-    run(story())
+async def test_acknowledging_makes_room_and_nothing_else() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_stream(client, 5)
+        await client.ask(1, BasicQos(prefetch_count=2))
+        arguments: Table = {"x-stream-offset": "first"}
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t", arguments=arguments))
+        await asyncio.sleep(0.1)
+        assert len(client.heard) == 2
+        client.send(1, BasicAck(delivery_tag=2, multiple=True))
+        await asyncio.sleep(0.1)
+        assert len(client.heard) == 4
 
 
-def test_lists_show_how_long_it_is_and_a_declaration_says_nothing_of_it() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_stream(client, 5)
-            await read(client, "first")
-            assert await amqp.frontend.queues.find("/", "q").glance() == (5, 0, 0, 0)
-            declared = await client.ask(1, QueueDeclare(queue="q", passive=True))
-            assert declared == MethodReceived(1, QueueDeclareOk(queue="q"))
-
-    run(story())
+async def test_lists_show_how_long_it_is_and_a_declaration_says_nothing_of_it() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_stream(client, 5)
+        await read(client, "first")
+        assert await amqp.frontend.queues.find("/", "q").glance() == (5, 0, 0, 0)
+        declared = await client.ask(1, QueueDeclare(queue="q", passive=True))
+        assert declared == MethodReceived(1, QueueDeclareOk(queue="q"))
 
 
-def test_consumers_do_not_take_from_each_other() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            one, other = await amqp.client(1), await amqp.client(1)
-            await make_stream(one, 20)
-            first = await read(one, "first")
-            second = await read(other, 10)
-            assert (first, second) == (numbers(0, 20), numbers(10, 20))
-
-    run(story())
+async def test_consumers_do_not_take_from_each_other() -> None:
+    async with memory_amqp() as amqp:
+        one, other = await amqp.client(1), await amqp.client(1)
+        await make_stream(one, 20)
+        first = await read(one, "first")
+        second = await read(other, 10)
+        assert (first, second) == (numbers(0, 20), numbers(10, 20))
 
 
-def test_a_delivery_says_where_its_message_is() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_stream(client)
-            properties = Properties(headers={"a": 1}, expiration="5", message_id="m")
-            client.publish(1, BasicPublish(routing_key="q"), b"x", properties)
-            await client.ask(1, BasicQos(prefetch_count=2))
-            arguments: Table = {"x-stream-offset": "first"}
-            await client.ask(1, BasicConsume(queue="q", consumer_tag="t", arguments=arguments))
-            await asyncio.sleep(0.1)
-            event = client.heard.popleft()
-            assert isinstance(event, ContentReceived)
-            found = decode_properties(event.content.properties)
-            assert found.headers == {"a": 1, "x-stream-offset": 0}
-            assert (found.message_id, found.expiration) == ("m", "5")
-
-    run(story())
+async def test_a_delivery_says_where_its_message_is() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_stream(client)
+        properties = Properties(headers={"a": 1}, expiration="5", message_id="m")
+        client.publish(1, BasicPublish(routing_key="q"), b"x", properties)
+        await client.ask(1, BasicQos(prefetch_count=2))
+        arguments: Table = {"x-stream-offset": "first"}
+        await client.ask(1, BasicConsume(queue="q", consumer_tag="t", arguments=arguments))
+        await asyncio.sleep(0.1)
+        event = client.heard.popleft()
+        assert isinstance(event, ContentReceived)
+        found = decode_properties(event.content.properties)
+        assert found.headers == {"a": 1, "x-stream-offset": 0}
+        assert (found.message_id, found.expiration) == ("m", "5")
 
 
 @pytest.mark.parametrize(
@@ -222,14 +201,13 @@ def test_a_delivery_says_where_its_message_is() -> None:
         ),
     ],
 )
-def test_what_a_stream_refuses_is_said_as_rabbitmq_says_it(method: Method, words: str) -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_stream(client)
-            assert words in repr(await client.ask(1, method)).replace("\\'", "'")
-
-    run(story())
+async def test_what_a_stream_refuses_is_said_as_rabbitmq_says_it(
+    method: Method, words: str
+) -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_stream(client)
+        assert words in repr(await client.ask(1, method)).replace("\\'", "'")
 
 
 @pytest.mark.parametrize(
@@ -241,18 +219,15 @@ def test_what_a_stream_refuses_is_said_as_rabbitmq_says_it(method: Method, words
         ({"x-stream-offset": True}, False, "PRECONDITION_FAILED - invalid arg 'x-stream-offset'"),
     ],
 )
-def test_a_consumer_that_asks_for_too_much_is_refused(
+async def test_a_consumer_that_asks_for_too_much_is_refused(
     arguments: Table, no_ack: bool, words: str
 ) -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_stream(client)
-            await client.ask(1, BasicQos(prefetch_count=3))
-            method = BasicConsume(queue="q", arguments=arguments, no_ack=no_ack)
-            assert words in repr(await client.ask(1, method)).replace("\\'", "'")
-
-    run(story())
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_stream(client)
+        await client.ask(1, BasicQos(prefetch_count=3))
+        method = BasicConsume(queue="q", arguments=arguments, no_ack=no_ack)
+        assert words in repr(await client.ask(1, method)).replace("\\'", "'")
 
 
 def test_nothing_in_a_stream_is_given_back() -> None:
@@ -269,22 +244,19 @@ def test_nothing_in_a_stream_is_given_back() -> None:
     assert "NOT_IMPLEMENTED - basic.nack and basic.reject not supported" in repr(run(story()))
 
 
-def test_a_filter_leaves_out_what_is_not_wanted() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_stream(client)
-            for body, value in ((b"a", "x"), (b"b", "y"), (b"c", None), (b"d", "z"), (b"e", "x")):
-                headers: Table = {} if value is None else {"x-stream-filter-value": value}
-                publishing = BasicPublish(routing_key="q")
-                client.publish(1, publishing, body, Properties(headers=headers))
-            await asyncio.sleep(0.1)
-            wanted: Table = {"x-stream-filter": "x"}
-            assert await read(client, "first", wanted) == [b"a", b"e"]
-            wanted = {"x-stream-filter": ["x", "y"], "x-stream-match-unfiltered": True}
-            assert await read(client, "first", wanted) == [b"a", b"b", b"c", b"e"]
-
-    run(story())
+async def test_a_filter_leaves_out_what_is_not_wanted() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_stream(client)
+        for body, value in ((b"a", "x"), (b"b", "y"), (b"c", None), (b"d", "z"), (b"e", "x")):
+            headers: Table = {} if value is None else {"x-stream-filter-value": value}
+            publishing = BasicPublish(routing_key="q")
+            client.publish(1, publishing, body, Properties(headers=headers))
+        await asyncio.sleep(0.1)
+        wanted: Table = {"x-stream-filter": "x"}
+        assert await read(client, "first", wanted) == [b"a", b"e"]
+        wanted = {"x-stream-filter": ["x", "y"], "x-stream-match-unfiltered": True}
+        assert await read(client, "first", wanted) == [b"a", b"b", b"c", b"e"]
 
 
 def test_a_stream_survives_a_restart_whole() -> None:
@@ -310,48 +282,39 @@ def test_a_stream_survives_a_restart_whole() -> None:
     run(after())
 
 
-def test_a_slow_reader_reads_again_what_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_reader_reads_again_what_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_queue, "_KEPT_BYTES_MAX", 0)
 
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_stream(client, 30)
-            assert await read(client, "first") == numbers(0, 30)
-
-    run(story())
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_stream(client, 30)
+        assert await read(client, "first") == numbers(0, 30)
 
 
-def test_what_a_stream_keeps_is_a_matter_of_its_topic() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_stream(
-                client,
-                arguments={
-                    "x-max-age": "7D",
-                    "x-max-length-bytes": 5_000_000,
-                    "x-stream-max-segment-size-bytes": 2_000_000,
-                },
-            )
-            config = amqp.broker.engine.metadata.image.topic_config("q")
-            assert config["retention.ms"] == str(7 * 86_400_000)
-            assert config["retention.bytes"] == "5000000"
-            assert config["segment.bytes"] == "2000000"
-
-    run(story())
+async def test_what_a_stream_keeps_is_a_matter_of_its_topic() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_stream(
+            client,
+            arguments={
+                "x-max-age": "7D",
+                "x-max-length-bytes": 5_000_000,
+                "x-stream-max-segment-size-bytes": 2_000_000,
+            },
+        )
+        config = amqp.broker.engine.metadata.image.topic_config("q")
+        assert config["retention.ms"] == str(7 * 86_400_000)
+        assert config["retention.bytes"] == "5000000"
+        assert config["segment.bytes"] == "2000000"
 
 
-def test_a_reader_goes_on_behind_what_retention_took() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            client = await amqp.client(1)
-            await make_stream(client, 10)
-            amqp.broker.engine.partitions.delete_records("q", 0, 4)
-            assert await read(client, 2) == numbers(4, 10)
-            assert await read(client, "first") == numbers(4, 10)
-
-    run(story())
+async def test_a_reader_goes_on_behind_what_retention_took() -> None:
+    async with memory_amqp() as amqp:
+        client = await amqp.client(1)
+        await make_stream(client, 10)
+        amqp.broker.engine.partitions.delete_records("q", 0, 4)
+        assert await read(client, 2) == numbers(4, 10)
+        assert await read(client, "first") == numbers(4, 10)
 
 
 # --- topics of others -------------------------------------------------------------------------------------
@@ -366,54 +329,41 @@ def produce(amqp: AmqpMemoryBroker, partition: int, *bodies: bytes) -> None:
     amqp.broker.engine.partitions.append("events", partition, batch)
 
 
-def test_a_topic_is_read_as_a_stream_and_stays_when_the_stream_goes() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            await make_topic(amqp)
-            produce(amqp, 0, b"a", b"b")
+async def test_a_topic_is_read_as_a_stream_and_stays_when_the_stream_goes() -> None:
+    async with memory_amqp() as amqp:
+        await make_topic(amqp)
+        produce(amqp, 0, b"a", b"b")
+        client = await amqp.client(1)
+        await make_stream(client, arguments={"x-millpond-topic": "events"})
+        await make_stream(client, arguments={"x-millpond-topic": "events"})
+        assert await read(client, "first") == [b"a", b"b"]
+        publish(client, b"c")
+        assert await read(client, 1) == [b"b", b"c"]
+        await client.ask(1, QueueDelete(queue="q"))
+        assert "events" in amqp.broker.engine.metadata.image.topics
+        assert amqp.broker.engine.partitions.partition("events", 0).high_watermark == 3
+
+
+async def test_all_partitions_of_a_topic_are_read() -> None:
+    async with memory_amqp() as amqp:
+        await make_topic(amqp, 3)
+        for partition in range(3):
+            produce(amqp, partition, *(b"%d.%d" % (partition, one) for one in range(5)))
+        client = await amqp.client(1)
+        await make_stream(client, arguments={"x-millpond-topic": "events"})
+        found = await read(client, "first")
+        assert sorted(found) == sorted(b"%d.%d" % (p, one) for p in range(3) for one in range(5))
+        for partition in range(3):
+            mine = [body for body in found if body.startswith(b"%d." % partition)]
+            assert mine == sorted(mine)
+
+
+async def test_only_a_topic_that_is_there_and_nobodys_queue_becomes_a_stream() -> None:
+    async with memory_amqp() as amqp:
+        await make_topic(amqp)
+        for topic, words in (("nothing", "NOT_FOUND"), ("other", "PRECONDITION_FAILED")):
             client = await amqp.client(1)
-            await make_stream(client, arguments={"x-millpond-topic": "events"})
-            await make_stream(client, arguments={"x-millpond-topic": "events"})
-            assert await read(client, "first") == [b"a", b"b"]
-            publish(client, b"c")
-            assert await read(client, 1) == [b"b", b"c"]
-            await client.ask(1, QueueDelete(queue="q"))
-            assert "events" in amqp.broker.engine.metadata.image.topics
-            assert amqp.broker.engine.partitions.partition("events", 0).high_watermark == 3
-
-    run(story())
-
-
-def test_all_partitions_of_a_topic_are_read() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            await make_topic(amqp, 3)
-            for partition in range(3):
-                produce(amqp, partition, *(b"%d.%d" % (partition, one) for one in range(5)))
-            client = await amqp.client(1)
-            await make_stream(client, arguments={"x-millpond-topic": "events"})
-            found = await read(client, "first")
-            assert sorted(found) == sorted(
-                b"%d.%d" % (p, one) for p in range(3) for one in range(5)
-            )
-            for partition in range(3):
-                mine = [body for body in found if body.startswith(b"%d." % partition)]
-                assert mine == sorted(mine)
-
-    run(story())
-
-
-def test_only_a_topic_that_is_there_and_nobodys_queue_becomes_a_stream() -> None:
-    async def story() -> None:
-        async with memory_amqp() as amqp:
-            await make_topic(amqp)
-            for topic, words in (("nothing", "NOT_FOUND"), ("other", "PRECONDITION_FAILED")):
-                client = await amqp.client(1)
-                await client.ask(1, QueueDeclare(queue="other"))
-                arguments: Table = {**STREAM, "x-millpond-topic": topic}
-                event = await client.ask(
-                    1, QueueDeclare(queue="q", durable=True, arguments=arguments)
-                )
-                assert words in repr(event)
-
-    run(story())
+            await client.ask(1, QueueDeclare(queue="other"))
+            arguments: Table = {**STREAM, "x-millpond-topic": topic}
+            event = await client.ask(1, QueueDeclare(queue="q", durable=True, arguments=arguments))
+            assert words in repr(event)

@@ -46,7 +46,6 @@ from tests.property.wire.instances import instance
 from tests.support.amqp.amqp_cluster import amqp_cluster
 from tests.support.cluster.memory_broker import MemoryBroker, MemoryClient, memory_broker
 from tests.support.cluster.memory_cluster import memory_cluster
-from tests.support.time.virtual_loop import run
 
 SEEDS = 6
 
@@ -82,62 +81,53 @@ def test_what_only_nodes_ask_can_be_refused_in_words() -> None:
 # --- one frame that took a node -------------------------------------------------------------------------
 
 
-def test_an_envelope_of_a_client_makes_no_administrator() -> None:
-    async def story() -> None:
-        async with amqp_cluster(1) as cluster:
-            frontend = cluster.frontends[1]
-            request = _envelope()
-            client = cluster.nodes.client(1)
-            answer = await client.ask(ApiKey.ENVELOPE, 0, request)
-            assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            assert answer.response_data is None
-            assert "thief" not in frontend.queues.broker.users
+async def test_an_envelope_of_a_client_makes_no_administrator() -> None:
+    async with amqp_cluster(1) as cluster:
+        frontend = cluster.frontends[1]
+        request = _envelope()
+        client = cluster.nodes.client(1)
+        answer = await client.ask(ApiKey.ENVELOPE, 0, request)
+        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert answer.response_data is None
+        assert "thief" not in frontend.queues.broker.users
 
-            node = cluster.nodes.client(1).prove()
-            answer = await node.ask(ApiKey.ENVELOPE, 0, request)
-            OWN_CALLS.from_wire(DecideOnQueues(node_id=1, life="x", command=_thief()), answer)
-            assert "thief" in frontend.queues.broker.users
-
-    run(story())
+        node = cluster.nodes.client(1).prove()
+        answer = await node.ask(ApiKey.ENVELOPE, 0, request)
+        OWN_CALLS.from_wire(DecideOnQueues(node_id=1, life="x", command=_thief()), answer)
+        assert "thief" in frontend.queues.broker.users
 
 
-def test_below_the_level_at_which_nodes_prove_it_nodes_are_believed() -> None:
+async def test_below_the_level_at_which_nodes_prove_it_nodes_are_believed() -> None:
     """As nodes of the release before, which know of no proof."""
 
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            engine = await cluster.controller()
-            await lower_level(engine)
-            client = cluster.client(engine.info.node_id)
-            answer = await client.ask(
-                ApiKey.ALLOCATE_PRODUCER_IDS, 0, instance("AllocateProducerIds", "request", 0, 1)
-            )
-            assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
-            await engine.metadata.quorum.propose(
-                [FeatureLevelRecord(name=MILLPOND_VERSION, feature_level=PEER_PROOF)]
-            )
-            answer = await client.ask(
-                ApiKey.ALLOCATE_PRODUCER_IDS, 0, instance("AllocateProducerIds", "request", 0, 1)
-            )
-            assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-
-    run(story())
+    async with memory_cluster() as cluster:
+        engine = await cluster.controller()
+        await lower_level(engine)
+        client = cluster.client(engine.info.node_id)
+        answer = await client.ask(
+            ApiKey.ALLOCATE_PRODUCER_IDS, 0, instance("AllocateProducerIds", "request", 0, 1)
+        )
+        assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+        await engine.metadata.quorum.propose(
+            [FeatureLevelRecord(name=MILLPOND_VERSION, feature_level=PEER_PROOF)]
+        )
+        answer = await client.ask(
+            ApiKey.ALLOCATE_PRODUCER_IDS, 0, instance("AllocateProducerIds", "request", 0, 1)
+        )
+        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_a_node_without_metadata_believes_nobody() -> None:
-    async def story() -> None:
-        async with memory_cluster(alone=True) as cluster:
-            fresh = cluster.engine(7)
-            await fresh.start()
-            assert fresh.metadata.requires_proof
-            assert not fresh.metadata.requires_proof_of_answers
-            client = MemoryClient(_Door(KafkaFrontend(fresh, peers_only=True)))
-            vote = instance("Vote", "request", 2, 1)
-            answer = await client.ask(ApiKey.VOTE, 2, vote)
-            assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            await fresh.stop()
-
-    run(story())
+async def test_a_node_without_metadata_believes_nobody() -> None:
+    async with memory_cluster(alone=True) as cluster:
+        fresh = cluster.engine(7)
+        await fresh.start()
+        assert fresh.metadata.requires_proof
+        assert not fresh.metadata.requires_proof_of_answers
+        client = MemoryClient(_Door(KafkaFrontend(fresh, peers_only=True)))
+        vote = instance("Vote", "request", 2, 1)
+        answer = await client.ask(ApiKey.VOTE, 2, vote)
+        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        await fresh.stop()
 
 
 # --- the walk ------------------------------------------------------------------------------------------
@@ -297,30 +287,20 @@ async def walked(broker: MemoryBroker, apis: Any = ()) -> list[Breach]:
     return await walk(broker.engine, broker.frontend, apis)
 
 
-def test_a_client_walks_every_api_of_a_node_that_is_alone() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            assert await walked(broker) == []
-
-    run(story())
+async def test_a_client_walks_every_api_of_a_node_that_is_alone() -> None:
+    async with memory_broker() as broker:
+        assert await walked(broker) == []
 
 
-def test_a_client_walks_every_api_of_every_node_of_a_cluster() -> None:
-    async def story() -> None:
-        async with memory_cluster() as cluster:
-            controller = await cluster.controller()
-            await controller.topic_admin.create_topics(
-                [CreateTopic(name="t", replication_factor=3)]
-            )
-            await cluster.until(
-                lambda: all("t" in one.metadata.image.topics for one in cluster.engines.values())
-            )
-            for node, engine in cluster.engines.items():
-                assert (
-                    await walk(engine, cluster.frontends[node], set(ApiKey) - ADMINISTRATORS) == []
-                )
-
-    run(story())
+async def test_a_client_walks_every_api_of_every_node_of_a_cluster() -> None:
+    async with memory_cluster() as cluster:
+        controller = await cluster.controller()
+        await controller.topic_admin.create_topics([CreateTopic(name="t", replication_factor=3)])
+        await cluster.until(
+            lambda: all("t" in one.metadata.image.topics for one in cluster.engines.values())
+        )
+        for node, engine in cluster.engines.items():
+            assert await walk(engine, cluster.frontends[node], set(ApiKey) - ADMINISTRATORS) == []
 
 
 @pytest.mark.parametrize(
@@ -328,27 +308,21 @@ def test_a_client_walks_every_api_of_every_node_of_a_cluster() -> None:
     sorted(NODES_ONLY & {handler.api_key for handler in HANDLERS}),
     ids=lambda key: ApiKey(key).name,
 )
-def test_the_walk_finds_an_api_that_is_taken_for_clients(
+async def test_the_walk_finds_an_api_that_is_taken_for_clients(
     api: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "NODES_ONLY", NODES_ONLY - {api})
 
-    async def story() -> None:
-        async with memory_broker() as broker:
-            assert await walked(broker, {api})
-
-    run(story())
+    async with memory_broker() as broker:
+        assert await walked(broker, {api})
 
 
-def test_the_walk_finds_a_check_that_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_walk_finds_a_check_that_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Context, "check_node", lambda _self, _what: None)
 
-    async def story() -> None:
-        async with memory_broker() as broker:
-            found = {breach.api for breach in await walked(broker, NODES_ONLY)}
-            assert found == NODES_ONLY & {handler.api_key for handler in HANDLERS}
-
-    run(story())
+    async with memory_broker() as broker:
+        found = {breach.api for breach in await walked(broker, NODES_ONLY)}
+        assert found == NODES_ONLY & {handler.api_key for handler in HANDLERS}
 
 
 # --- what is clients' in part ------------------------------------------------------------------------------
@@ -370,51 +344,43 @@ def fetch_as(replica: int, version: int, topic_id: UUID, topic: str) -> Any:
 
 
 @pytest.mark.parametrize("version", [12, 17])
-def test_replicas_fetch_and_debug_consumers_do(version: int) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            topic_id = await broker.create("t")
-            for replica, refused in ((0, True), (1, True), (77, True), (-1, False), (-2, False)):
-                request = fetch_as(replica, version, topic_id, "t")
-                answer = await broker.client().ask(ApiKey.FETCH, version, request)
-                code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if refused else ErrorCode.NONE
-                assert answer.error_code == code, replica
-                request = fetch_as(replica, version, METADATA_TOPIC_ID, "__cluster_metadata")
-                answer = await broker.client().ask(ApiKey.FETCH, version, request)
-                data = [one.records for topic in answer.responses for one in topic.partitions]
-                assert not any(data), replica
-                assert answer.error_code or all(
-                    one.error_code for topic in answer.responses for one in topic.partitions
-                )
-
-    run(story())
+async def test_replicas_fetch_and_debug_consumers_do(version: int) -> None:
+    async with memory_broker() as broker:
+        topic_id = await broker.create("t")
+        for replica, refused in ((0, True), (1, True), (77, True), (-1, False), (-2, False)):
+            request = fetch_as(replica, version, topic_id, "t")
+            answer = await broker.client().ask(ApiKey.FETCH, version, request)
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if refused else ErrorCode.NONE
+            assert answer.error_code == code, replica
+            request = fetch_as(replica, version, METADATA_TOPIC_ID, "__cluster_metadata")
+            answer = await broker.client().ask(ApiKey.FETCH, version, request)
+            data = [one.records for topic in answer.responses for one in topic.partitions]
+            assert not any(data), replica
+            assert answer.error_code or all(
+                one.error_code for topic in answer.responses for one in topic.partitions
+            )
 
 
-def test_a_client_aborts_what_is_open_and_writes_no_other_marker() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
+async def test_a_client_aborts_what_is_open_and_writes_no_other_marker() -> None:
+    async with memory_broker() as broker:
+        await broker.create("t")
 
-            async def answer(**fields: Any) -> int:
-                marker = WritableTxnMarker(
-                    producer_id=4000,
-                    producer_epoch=fields.get("epoch", 0),
-                    transaction_result=fields.get("commit", False),
-                    topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
-                    coordinator_epoch=fields.get("coordinator", 0),
-                )
-                request = WriteTxnMarkersRequest(markers=[marker])
-                found = await broker.client().ask(ApiKey.WRITE_TXN_MARKERS, 1, request)
-                return int(found.markers[0].topics[0].partitions[0].error_code)
+        async def answer(**fields: Any) -> int:
+            marker = WritableTxnMarker(
+                producer_id=4000,
+                producer_epoch=fields.get("epoch", 0),
+                transaction_result=fields.get("commit", False),
+                topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+                coordinator_epoch=fields.get("coordinator", 0),
+            )
+            request = WriteTxnMarkersRequest(markers=[marker])
+            found = await broker.client().ask(ApiKey.WRITE_TXN_MARKERS, 1, request)
+            return int(found.markers[0].topics[0].partitions[0].error_code)
 
-            end = broker.engine.partitions.partition("t", 0).log.end_offset
-            assert await answer(commit=True) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            assert (
-                await answer() == ErrorCode.NONE
-            )  # there is nothing to abort, and nothing is written
-            assert broker.engine.partitions.partition("t", 0).log.end_offset == end
-
-    run(story())
+        end = broker.engine.partitions.partition("t", 0).log.end_offset
+        assert await answer(commit=True) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert await answer() == ErrorCode.NONE  # there is nothing to abort, and nothing is written
+        assert broker.engine.partitions.partition("t", 0).log.end_offset == end
 
 
 async def lower_level(engine: Node) -> None:
@@ -423,19 +389,16 @@ async def lower_level(engine: Node) -> None:
     )
 
 
-def test_the_secret_is_shown_to_no_client() -> None:
-    async def story() -> None:
-        text = "shown to no client at all"
-        async with memory_broker(cluster_secret=text) as broker:
-            resource = DescribeConfigsResource(resource_type=4, resource_name="1")
-            request = DescribeConfigsRequest(
-                resources=[resource], include_synonyms=True, include_documentation=True
-            )
-            answer = await broker.client().ask(ApiKey.DESCRIBE_CONFIGS, 4, request)
-            (found,) = (one for one in answer.results[0].configs if one.name == "cluster.secret")
-            assert found.is_sensitive
-            assert found.value is None
-            assert text not in repr(answer)
-            assert all(one.value is None for one in found.synonyms)
-
-    run(story())
+async def test_the_secret_is_shown_to_no_client() -> None:
+    text = "shown to no client at all"
+    async with memory_broker(cluster_secret=text) as broker:
+        resource = DescribeConfigsResource(resource_type=4, resource_name="1")
+        request = DescribeConfigsRequest(
+            resources=[resource], include_synonyms=True, include_documentation=True
+        )
+        answer = await broker.client().ask(ApiKey.DESCRIBE_CONFIGS, 4, request)
+        (found,) = (one for one in answer.results[0].configs if one.name == "cluster.secret")
+        assert found.is_sensitive
+        assert found.value is None
+        assert text not in repr(answer)
+        assert all(one.value is None for one in found.synonyms)

@@ -64,7 +64,7 @@ from tests.support.cluster.memory_broker import (
     produced,
     values_of,
 )
-from tests.support.time.virtual_loop import LoopClock, run
+from tests.support.time.virtual_loop import LoopClock
 
 TOPIC, BROKER = 2, 4
 
@@ -82,45 +82,36 @@ async def _create(client: MemoryClient, *topics: CreatableTopic, version: int = 
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_a_topic_is_created_in_every_version(version: int) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            config = CreatableTopicConfig(name="retention.ms", value="1000")
-            topic = _topic("t", 3, configs=[config])
-            (result,) = await _create(broker.client(), topic, version=version)
-            assert (result.name, result.error_code) == ("t", 0)
-            made = broker.engine.metadata.image.topics["t"]
-            assert len(made.partitions) == 3
-            assert broker.engine.partitions.config_of("t").retention_ms == 1000
-            if version >= 5:
-                assert (result.num_partitions, result.replication_factor) == (3, 1)
-                configs = {one.name: (one.value, one.config_source) for one in result.configs}
-                assert configs["retention.ms"] == ("1000", 1)
-                assert configs["segment.bytes"] == ("1073741824", 5)
-            if version >= 7:
-                assert result.topic_id == made.topic_id
-
-    run(story())
+async def test_a_topic_is_created_in_every_version(version: int) -> None:
+    async with memory_broker() as broker:
+        config = CreatableTopicConfig(name="retention.ms", value="1000")
+        topic = _topic("t", 3, configs=[config])
+        (result,) = await _create(broker.client(), topic, version=version)
+        assert (result.name, result.error_code) == ("t", 0)
+        made = broker.engine.metadata.image.topics["t"]
+        assert len(made.partitions) == 3
+        assert broker.engine.partitions.config_of("t").retention_ms == 1000
+        if version >= 5:
+            assert (result.num_partitions, result.replication_factor) == (3, 1)
+            configs = {one.name: (one.value, one.config_source) for one in result.configs}
+            assert configs["retention.ms"] == ("1000", 1)
+            assert configs["segment.bytes"] == ("1073741824", 5)
+        if version >= 7:
+            assert result.topic_id == made.topic_id
 
 
-def test_minus_one_means_the_brokers_defaults() -> None:
-    async def story() -> None:
-        async with memory_broker(num_partitions="4") as broker:
-            (result,) = await _create(broker.client(), _topic("t", -1, -1))
-            assert (result.num_partitions, result.replication_factor) == (4, 1)
-
-    run(story())
+async def test_minus_one_means_the_brokers_defaults() -> None:
+    async with memory_broker(num_partitions="4") as broker:
+        (result,) = await _create(broker.client(), _topic("t", -1, -1))
+        assert (result.num_partitions, result.replication_factor) == (4, 1)
 
 
-def test_asking_only_creates_nothing() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            request = CreateTopicsRequest(topics=[_topic("t")], validate_only=True)
-            answer = await broker.client().ask(ApiKey.CREATE_TOPICS, 7, request)
-            assert answer.topics[0].error_code == 0
-            assert "t" not in broker.engine.metadata.image.topics
-
-    run(story())
+async def test_asking_only_creates_nothing() -> None:
+    async with memory_broker() as broker:
+        request = CreateTopicsRequest(topics=[_topic("t")], validate_only=True)
+        answer = await broker.client().ask(ApiKey.CREATE_TOPICS, 7, request)
+        assert answer.topics[0].error_code == 0
+        assert "t" not in broker.engine.metadata.image.topics
 
 
 _HERE = CreatableReplicaAssignment(partition_index=0, broker_ids=[1])
@@ -157,69 +148,59 @@ _ELSEWHERE = CreatableReplicaAssignment(partition_index=0, broker_ids=[9])
         ),
     ],
 )
-def test_what_cannot_be_created_is_refused_and_says_why(topic: CreatableTopic, code: int) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("taken")
-            await broker.create("a_b")
-            (result,) = await _create(broker.client(), topic)
-            assert result.error_code == code
-            assert bool(result.error_message) == bool(code)
-
-    run(story())
-
-
-def test_each_topic_of_a_request_stands_alone_and_a_name_given_twice_fails() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            results = await _create(
-                broker.client(),
-                _topic("good"),
-                _topic("twice"),
-                _topic("bad name"),
-                _topic("twice"),
-            )
-            codes = {result.name: result.error_code for result in results}
-            assert codes == {
-                "good": 0,
-                "twice": ErrorCode.INVALID_REQUEST,
-                "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
-            }
-            assert set(broker.engine.metadata.image.topics) == {"good"}
-
-    run(story())
+async def test_what_cannot_be_created_is_refused_and_says_why(
+    topic: CreatableTopic, code: int
+) -> None:
+    async with memory_broker() as broker:
+        await broker.create("taken")
+        await broker.create("a_b")
+        (result,) = await _create(broker.client(), topic)
+        assert result.error_code == code
+        assert bool(result.error_message) == bool(code)
 
 
-def test_create_and_use_in_one_breath() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            client = broker.client()
-            request = CreateTopicsRequest(topics=[_topic("t")])
-            client.send(ApiKey.CREATE_TOPICS, 7, request)
-            client.send(ApiKey.PRODUCE, 9, produce(batch(b"v")))
-            assert (await client.receive()).topics[0].error_code == 0
-            assert produced(await client.receive()).error_code == 0
+async def test_each_topic_of_a_request_stands_alone_and_a_name_given_twice_fails() -> None:
+    async with memory_broker() as broker:
+        results = await _create(
+            broker.client(),
+            _topic("good"),
+            _topic("twice"),
+            _topic("bad name"),
+            _topic("twice"),
+        )
+        codes = {result.name: result.error_code for result in results}
+        assert codes == {
+            "good": 0,
+            "twice": ErrorCode.INVALID_REQUEST,
+            "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        }
+        assert set(broker.engine.metadata.image.topics) == {"good"}
 
-    run(story())
+
+async def test_create_and_use_in_one_breath() -> None:
+    async with memory_broker() as broker:
+        client = broker.client()
+        request = CreateTopicsRequest(topics=[_topic("t")])
+        client.send(ApiKey.CREATE_TOPICS, 7, request)
+        client.send(ApiKey.PRODUCE, 9, produce(batch(b"v")))
+        assert (await client.receive()).topics[0].error_code == 0
+        assert produced(await client.receive()).error_code == 0
 
 
 # --- growing and deleting ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_a_topic_grows(version: int) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
-            request = CreatePartitionsRequest(
-                topics=[CreatePartitionsTopic(name="t", count=4, assignments=None)]
-            )
-            answer = await broker.client().ask(ApiKey.CREATE_PARTITIONS, version, request)
-            assert answer.results[0].error_code == 0
-            assert len(broker.engine.metadata.image.topics["t"].partitions) == 4
-            assert broker.engine.partitions.partition("t", 3).high_watermark == 0
-
-    run(story())
+async def test_a_topic_grows(version: int) -> None:
+    async with memory_broker() as broker:
+        await broker.create("t")
+        request = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name="t", count=4, assignments=None)]
+        )
+        answer = await broker.client().ask(ApiKey.CREATE_PARTITIONS, version, request)
+        assert answer.results[0].error_code == 0
+        assert len(broker.engine.metadata.image.topics["t"].partitions) == 4
+        assert broker.engine.partitions.partition("t", 3).high_watermark == 0
 
 
 @pytest.mark.parametrize(
@@ -234,91 +215,76 @@ def test_a_topic_grows(version: int) -> None:
         ("t", 100_000, None, ErrorCode.POLICY_VIOLATION),
     ],
 )
-def test_a_topic_grows_only_as_it_can(
+async def test_a_topic_grows_only_as_it_can(
     name: str, count: int, assignments: list[list[int]] | None, code: int
 ) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t", partitions=2)
-            given = (
-                None
-                if assignments is None
-                else [CreatePartitionsAssignment(broker_ids=one) for one in assignments]
-            )
-            request = CreatePartitionsRequest(
-                topics=[CreatePartitionsTopic(name=name, count=count, assignments=given)]
-            )
-            answer = await broker.client().ask(ApiKey.CREATE_PARTITIONS, 3, request)
-            assert answer.results[0].error_code == code
-
-    run(story())
+    async with memory_broker() as broker:
+        await broker.create("t", partitions=2)
+        given = (
+            None
+            if assignments is None
+            else [CreatePartitionsAssignment(broker_ids=one) for one in assignments]
+        )
+        request = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=name, count=count, assignments=given)]
+        )
+        answer = await broker.client().ask(ApiKey.CREATE_PARTITIONS, 3, request)
+        assert answer.results[0].error_code == code
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_a_topic_is_deleted_with_its_files(version: int) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
-            client = broker.client()
-            client.send(ApiKey.PRODUCE, 9, produce(batch(b"v")))
-            client.answer()
-            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], topic_names=["t"])
-            answer = await client.ask(ApiKey.DELETE_TOPICS, version, request)
-            assert [(one.name, one.error_code) for one in answer.responses] == [("t", 0)]
-            assert not broker.engine.metadata.image.topics
-            assert not [name for name in broker.storage.files() if name.startswith("data/t-0/")]
-
-    run(story())
+async def test_a_topic_is_deleted_with_its_files(version: int) -> None:
+    async with memory_broker() as broker:
+        await broker.create("t")
+        client = broker.client()
+        client.send(ApiKey.PRODUCE, 9, produce(batch(b"v")))
+        client.answer()
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], topic_names=["t"])
+        answer = await client.ask(ApiKey.DELETE_TOPICS, version, request)
+        assert [(one.name, one.error_code) for one in answer.responses] == [("t", 0)]
+        assert not broker.engine.metadata.image.topics
+        assert not [name for name in broker.storage.files() if name.startswith("data/t-0/")]
 
 
-def test_topics_are_deleted_by_id_and_unknown_ones_are_named() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            topic_id = await broker.create("t")
-            request = DeleteTopicsRequest(
-                topics=[
-                    DeleteTopicState(topic_id=topic_id),
-                    DeleteTopicState(topic_id=UUID(int=777)),
-                    DeleteTopicState(name="nowhere"),
-                ]
-            )
-            answer = await broker.client().ask(ApiKey.DELETE_TOPICS, 6, request)
-            assert [(one.name, one.error_code) for one in answer.responses] == [
-                ("t", 0),
-                (None, ErrorCode.UNKNOWN_TOPIC_ID),
-                ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+async def test_topics_are_deleted_by_id_and_unknown_ones_are_named() -> None:
+    async with memory_broker() as broker:
+        topic_id = await broker.create("t")
+        request = DeleteTopicsRequest(
+            topics=[
+                DeleteTopicState(topic_id=topic_id),
+                DeleteTopicState(topic_id=UUID(int=777)),
+                DeleteTopicState(name="nowhere"),
             ]
-
-    run(story())
-
-
-def test_a_deleted_topic_comes_back_empty_and_without_its_settings() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            old_id = await broker.create("t", retention_ms="5")
-            client = broker.client()
-            client.send(ApiKey.PRODUCE, 9, produce(batch(b"old")))
-            client.answer()
-            await broker.engine.topic_admin.delete_topics([("t", None)])
-            new_id = await broker.create("t")
-            assert new_id != old_id
-            client.send(ApiKey.FETCH, 12, fetch(0, wait_ms=0))
-            assert fetched(client.answer()).high_watermark == 0
-            assert broker.engine.partitions.config_of("t").retention_ms != 5
-
-    run(story())
+        )
+        answer = await broker.client().ask(ApiKey.DELETE_TOPICS, 6, request)
+        assert [(one.name, one.error_code) for one in answer.responses] == [
+            ("t", 0),
+            (None, ErrorCode.UNKNOWN_TOPIC_ID),
+            ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ]
 
 
-def test_deletion_can_be_forbidden() -> None:
-    async def story() -> None:
-        async with memory_broker(delete_topic_enable="false") as broker:
-            await broker.create("t")
-            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
-            answer = await broker.client().ask(ApiKey.DELETE_TOPICS, 6, request)
-            assert answer.responses[0].error_code == ErrorCode.TOPIC_DELETION_DISABLED
-            assert "t" in broker.engine.metadata.image.topics
+async def test_a_deleted_topic_comes_back_empty_and_without_its_settings() -> None:
+    async with memory_broker() as broker:
+        old_id = await broker.create("t", retention_ms="5")
+        client = broker.client()
+        client.send(ApiKey.PRODUCE, 9, produce(batch(b"old")))
+        client.answer()
+        await broker.engine.topic_admin.delete_topics([("t", None)])
+        new_id = await broker.create("t")
+        assert new_id != old_id
+        client.send(ApiKey.FETCH, 12, fetch(0, wait_ms=0))
+        assert fetched(client.answer()).high_watermark == 0
+        assert broker.engine.partitions.config_of("t").retention_ms != 5
 
-    run(story())
+
+async def test_deletion_can_be_forbidden() -> None:
+    async with memory_broker(delete_topic_enable="false") as broker:
+        await broker.create("t")
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
+        answer = await broker.client().ask(ApiKey.DELETE_TOPICS, 6, request)
+        assert answer.responses[0].error_code == ErrorCode.TOPIC_DELETION_DISABLED
+        assert "t" in broker.engine.metadata.image.topics
 
 
 # --- settings --------------------------------------------------------------------------------------
@@ -355,65 +321,54 @@ async def _alter(
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_a_topics_settings_are_described_with_their_source(version: int) -> None:
-    async def story() -> None:
-        async with memory_broker(log_segment_bytes="1048576") as broker:
-            await broker.create("t", retention_ms="1000")
-            result = await _describe(broker, TOPIC, "t", version=version)
-            found = {one.name: one for one in result.configs}
-            assert (found["retention.ms"].value, found["retention.ms"].config_source) == ("1000", 1)
-            assert (found["segment.bytes"].value, found["segment.bytes"].config_source) == (
-                "1048576",
-                4,
-            )
-            synonyms = [(one.name, one.source) for one in found["segment.bytes"].synonyms]
-            assert synonyms == [("log.segment.bytes", 4), ("log.segment.bytes", 5)]
-            if version >= 3:
-                assert found["retention.ms"].config_type == 5  # LONG
-                assert found["retention.ms"].documentation
-
-    run(story())
+async def test_a_topics_settings_are_described_with_their_source(version: int) -> None:
+    async with memory_broker(log_segment_bytes="1048576") as broker:
+        await broker.create("t", retention_ms="1000")
+        result = await _describe(broker, TOPIC, "t", version=version)
+        found = {one.name: one for one in result.configs}
+        assert (found["retention.ms"].value, found["retention.ms"].config_source) == ("1000", 1)
+        assert (found["segment.bytes"].value, found["segment.bytes"].config_source) == (
+            "1048576",
+            4,
+        )
+        synonyms = [(one.name, one.source) for one in found["segment.bytes"].synonyms]
+        assert synonyms == [("log.segment.bytes", 4), ("log.segment.bytes", 5)]
+        if version >= 3:
+            assert found["retention.ms"].config_type == 5  # LONG
+            assert found["retention.ms"].documentation
 
 
-def test_single_settings_brokers_and_what_does_not_exist() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
-            one = await _describe(broker, TOPIC, "t", ["retention.ms"])
-            assert [config.name for config in one.configs] == ["retention.ms"]
-            node = await _describe(broker, BROKER, "1", ["num.partitions"])
-            assert [(config.name, config.value) for config in node.configs] == [
-                ("num.partitions", "1")
-            ]
-            for kind, name, code in (
-                (TOPIC, "nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-                (BROKER, "9", ErrorCode.INVALID_REQUEST),
-                (77, "t", ErrorCode.INVALID_REQUEST),
-            ):
-                assert (await _describe(broker, kind, name)).error_code == code
-
-    run(story())
+async def test_single_settings_brokers_and_what_does_not_exist() -> None:
+    async with memory_broker() as broker:
+        await broker.create("t")
+        one = await _describe(broker, TOPIC, "t", ["retention.ms"])
+        assert [config.name for config in one.configs] == ["retention.ms"]
+        node = await _describe(broker, BROKER, "1", ["num.partitions"])
+        assert [(config.name, config.value) for config in node.configs] == [("num.partitions", "1")]
+        for kind, name, code in (
+            (TOPIC, "nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            (BROKER, "9", ErrorCode.INVALID_REQUEST),
+            (77, "t", ErrorCode.INVALID_REQUEST),
+        ):
+            assert (await _describe(broker, kind, name)).error_code == code
 
 
-def test_settings_are_set_deleted_appended_and_subtracted() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
-            engine = broker.engine
+async def test_settings_are_set_deleted_appended_and_subtracted() -> None:
+    async with memory_broker() as broker:
+        await broker.create("t")
+        engine = broker.engine
 
-            assert (await _alter(broker, TOPIC, "t", ("retention.ms", 0, "42"))).error_code == 0
-            assert engine.partitions.partition("t", 0).log.config.retention_ms == 42
+        assert (await _alter(broker, TOPIC, "t", ("retention.ms", 0, "42"))).error_code == 0
+        assert engine.partitions.partition("t", 0).log.config.retention_ms == 42
 
-            await _alter(broker, TOPIC, "t", ("cleanup.policy", 2, "compact"))
-            assert engine.partitions.config_of("t").cleanup_policy == {"delete", "compact"}
-            await _alter(broker, TOPIC, "t", ("cleanup.policy", 3, "delete"))
-            assert engine.partitions.config_of("t").cleanup_policy == {"compact"}
+        await _alter(broker, TOPIC, "t", ("cleanup.policy", 2, "compact"))
+        assert engine.partitions.config_of("t").cleanup_policy == {"delete", "compact"}
+        await _alter(broker, TOPIC, "t", ("cleanup.policy", 3, "delete"))
+        assert engine.partitions.config_of("t").cleanup_policy == {"compact"}
 
-            await _alter(broker, TOPIC, "t", ("retention.ms", 1, None), ("cleanup.policy", 1, None))
-            assert engine.partitions.config_of("t").retention_ms == 7 * 24 * 60 * 60 * 1000
-            assert engine.metadata.image.topic_config("t") == {}
-
-    run(story())
+        await _alter(broker, TOPIC, "t", ("retention.ms", 1, None), ("cleanup.policy", 1, None))
+        assert engine.partitions.config_of("t").retention_ms == 7 * 24 * 60 * 60 * 1000
+        assert engine.metadata.image.topic_config("t") == {}
 
 
 @pytest.mark.parametrize(
@@ -430,96 +385,81 @@ def test_settings_are_set_deleted_appended_and_subtracted() -> None:
         (16, "m", ("interval.ms", 0, "1"), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_change_that_cannot_be_is_refused(
+async def test_a_change_that_cannot_be_is_refused(
     kind: int, name: str, change: tuple[str, int, str | None], code: int
 ) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
-            result = await _alter(broker, kind, name, change)
-            assert result.error_code == code
-            assert result.error_message
-
-    run(story())
+    async with memory_broker() as broker:
+        await broker.create("t")
+        result = await _alter(broker, kind, name, change)
+        assert result.error_code == code
+        assert result.error_message
 
 
-def test_a_resource_changes_as_a_whole_or_not_at_all() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
-            result = await _alter(
-                broker, TOPIC, "t", ("retention.ms", 0, "42"), ("segment.bytes", 0, "x")
-            )
-            assert result.error_code == ErrorCode.INVALID_CONFIG
-            assert broker.engine.metadata.image.topic_config("t") == {}
-
-    run(story())
+async def test_a_resource_changes_as_a_whole_or_not_at_all() -> None:
+    async with memory_broker() as broker:
+        await broker.create("t")
+        result = await _alter(
+            broker, TOPIC, "t", ("retention.ms", 0, "42"), ("segment.bytes", 0, "x")
+        )
+        assert result.error_code == ErrorCode.INVALID_CONFIG
+        assert broker.engine.metadata.image.topic_config("t") == {}
 
 
-def test_broker_settings_reach_topics_that_have_none_of_their_own() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("plain")
-            await broker.create("own", retention_ms="7")
-            await _alter(broker, BROKER, "", ("log.retention.ms", 0, "1000"))
-            await _alter(broker, BROKER, "1", ("log.retention.ms", 0, "2000"))
-            retention = {
-                name: broker.engine.partitions.partition(name, 0).log.config.retention_ms
-                for name in ("plain", "own")
-            }
-            assert retention == {"plain": 2000, "own": 7}
-            entry = (await _describe(broker, BROKER, "1", ["log.retention.ms"])).configs[0]
-            assert (entry.value, entry.config_source) == ("2000", 2)
-            # What all brokers were given, not what this one has; min.insync.replicas is always there.
-            for_all = {one.name: one for one in (await _describe(broker, BROKER, "")).configs}
-            assert for_all.keys() == {"log.retention.ms", "min.insync.replicas"}
-            retained = for_all["log.retention.ms"]
-            assert (retained.value, retained.config_source) == ("1000", 3)
-
-    run(story())
+async def test_broker_settings_reach_topics_that_have_none_of_their_own() -> None:
+    async with memory_broker() as broker:
+        await broker.create("plain")
+        await broker.create("own", retention_ms="7")
+        await _alter(broker, BROKER, "", ("log.retention.ms", 0, "1000"))
+        await _alter(broker, BROKER, "1", ("log.retention.ms", 0, "2000"))
+        retention = {
+            name: broker.engine.partitions.partition(name, 0).log.config.retention_ms
+            for name in ("plain", "own")
+        }
+        assert retention == {"plain": 2000, "own": 7}
+        entry = (await _describe(broker, BROKER, "1", ["log.retention.ms"])).configs[0]
+        assert (entry.value, entry.config_source) == ("2000", 2)
+        # What all brokers were given, not what this one has; min.insync.replicas is always there.
+        for_all = {one.name: one for one in (await _describe(broker, BROKER, "")).configs}
+        assert for_all.keys() == {"log.retention.ms", "min.insync.replicas"}
+        retained = for_all["log.retention.ms"]
+        assert (retained.value, retained.config_source) == ("1000", 3)
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_old_way_to_alter_replaces_everything(version: int) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t", retention_ms="1", segment_ms="2")
-            request = alter_configs.AlterConfigsRequest(
-                resources=[
-                    alter_configs.AlterConfigsResource(
-                        resource_type=TOPIC,
-                        resource_name="t",
-                        configs=[alter_configs.AlterableConfig(name="retention.ms", value="3")],
-                    )
-                ]
-            )
-            answer = await broker.client().ask(ApiKey.ALTER_CONFIGS, version, request)
-            assert answer.responses[0].error_code == 0
-            assert broker.engine.metadata.image.topic_config("t") == {"retention.ms": "3"}
-
-    run(story())
+async def test_the_old_way_to_alter_replaces_everything(version: int) -> None:
+    async with memory_broker() as broker:
+        await broker.create("t", retention_ms="1", segment_ms="2")
+        request = alter_configs.AlterConfigsRequest(
+            resources=[
+                alter_configs.AlterConfigsResource(
+                    resource_type=TOPIC,
+                    resource_name="t",
+                    configs=[alter_configs.AlterableConfig(name="retention.ms", value="3")],
+                )
+            ]
+        )
+        answer = await broker.client().ask(ApiKey.ALTER_CONFIGS, version, request)
+        assert answer.responses[0].error_code == 0
+        assert broker.engine.metadata.image.topic_config("t") == {"retention.ms": "3"}
 
 
-def test_what_has_settings_is_listed() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
-            client = broker.client()
-            for types, expected in (
-                ([TOPIC], [("t", TOPIC)]),
-                ([BROKER], [("1", BROKER)]),
-                ([], [("t", TOPIC), ("1", BROKER), ("1", 8)]),
-            ):
-                request = ListConfigResourcesRequest(resource_types=types)
-                client.send(ApiKey.LIST_CONFIG_RESOURCES, 1, request)
-                found = client.answer().config_resources
-                assert [(one.resource_name, one.resource_type) for one in found] == expected
-            client.send(ApiKey.LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([99]))
-            assert client.answer().error_code == ErrorCode.UNSUPPORTED_VERSION
-            client.send(ApiKey.LIST_CONFIG_RESOURCES, 0, ListConfigResourcesRequest())
-            assert client.answer().config_resources == []
-
-    run(story())
+async def test_what_has_settings_is_listed() -> None:
+    async with memory_broker() as broker:
+        await broker.create("t")
+        client = broker.client()
+        for types, expected in (
+            ([TOPIC], [("t", TOPIC)]),
+            ([BROKER], [("1", BROKER)]),
+            ([], [("t", TOPIC), ("1", BROKER), ("1", 8)]),
+        ):
+            request = ListConfigResourcesRequest(resource_types=types)
+            client.send(ApiKey.LIST_CONFIG_RESOURCES, 1, request)
+            found = client.answer().config_resources
+            assert [(one.resource_name, one.resource_type) for one in found] == expected
+        client.send(ApiKey.LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([99]))
+        assert client.answer().error_code == ErrorCode.UNSUPPORTED_VERSION
+        client.send(ApiKey.LIST_CONFIG_RESOURCES, 0, ListConfigResourcesRequest())
+        assert client.answer().config_resources == []
 
 
 # --- positions -------------------------------------------------------------------------------------
@@ -549,15 +489,12 @@ def _list(broker: MemoryBroker, time: int, *, version: int = 11, **fields: Any) 
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_the_ends_of_a_log_in_every_version(version: int) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
-            await _write(broker, 10, 20, 30)
-            assert _list(broker, -1, version=version).offset == 3
-            assert _list(broker, -2, version=version).offset == 0
-
-    run(story())
+async def test_the_ends_of_a_log_in_every_version(version: int) -> None:
+    async with memory_broker() as broker:
+        await broker.create("t")
+        await _write(broker, 10, 20, 30)
+        assert _list(broker, -1, version=version).offset == 3
+        assert _list(broker, -2, version=version).offset == 0
 
 
 @pytest.mark.parametrize(
@@ -573,282 +510,238 @@ def test_the_ends_of_a_log_in_every_version(version: int) -> None:
         (-6, (-1, -1)),
     ],
 )
-def test_offsets_by_time_and_by_place(time: int, expected: tuple[int, int]) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
-            await _write(broker, 10, 30, 20)
-            found = _list(broker, time)
-            assert found.error_code == 0
-            assert (found.timestamp, found.offset) == expected
-
-    run(story())
+async def test_offsets_by_time_and_by_place(time: int, expected: tuple[int, int]) -> None:
+    async with memory_broker() as broker:
+        await broker.create("t")
+        await _write(broker, 10, 30, 20)
+        found = _list(broker, time)
+        assert found.error_code == 0
+        assert (found.timestamp, found.offset) == expected
 
 
-def test_a_position_in_what_is_not_there_is_refused() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
-            assert _list(broker, -1, topic="u").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            newer = _list(broker, -1, current_leader_epoch=4)
-            assert newer.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-
-    run(story())
+async def test_a_position_in_what_is_not_there_is_refused() -> None:
+    async with memory_broker() as broker:
+        await broker.create("t")
+        assert _list(broker, -1, topic="u").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        newer = _list(broker, -1, current_leader_epoch=4)
+        assert newer.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 @pytest.mark.parametrize("version", range(2, 5))
-def test_the_end_of_a_leaders_epoch(version: int) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
-            await _write(broker, 1, 2)
-        broker.storage.delete("data/.kafka_cleanshutdown")  # as after a crash
-        async with memory_broker(broker.storage) as again:
-            await _write(again, 3)
-            found = []
-            for epoch in (0, 1, 2):
-                request = OffsetForLeaderEpochRequest(
-                    topics=[
-                        OffsetForLeaderTopic(
-                            topic="t",
-                            partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=epoch)],
-                        )
-                    ]
-                )
-                client = again.client()
-                client.send(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, request)
-                one = client.answer().topics[0].partitions[0]
-                found.append((one.error_code, one.leader_epoch, one.end_offset))
-            assert found == [(0, 0, 2), (0, 1, 3), (0, -1, -1)]
-
-    run(story())
+async def test_the_end_of_a_leaders_epoch(version: int) -> None:
+    async with memory_broker() as broker:
+        await broker.create("t")
+        await _write(broker, 1, 2)
+    broker.storage.delete("data/.kafka_cleanshutdown")  # as after a crash
+    async with memory_broker(broker.storage) as again:
+        await _write(again, 3)
+        found = []
+        for epoch in (0, 1, 2):
+            request = OffsetForLeaderEpochRequest(
+                topics=[
+                    OffsetForLeaderTopic(
+                        topic="t",
+                        partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=epoch)],
+                    )
+                ]
+            )
+            client = again.client()
+            client.send(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, request)
+            one = client.answer().topics[0].partitions[0]
+            found.append((one.error_code, one.leader_epoch, one.end_offset))
+        assert found == [(0, 0, 2), (0, 1, 3), (0, -1, -1)]
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_records_are_deleted_up_to_an_offset(version: int) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
-            await _write(broker, 1, 2, 3)
-            client = broker.client()
+async def test_records_are_deleted_up_to_an_offset(version: int) -> None:
+    async with memory_broker() as broker:
+        await broker.create("t")
+        await _write(broker, 1, 2, 3)
+        client = broker.client()
 
-            def delete(offset: int, topic: str = "t") -> tuple[int, int]:
-                wanted = DeleteRecordsPartition(partition_index=0, offset=offset)
-                request = DeleteRecordsRequest(
-                    topics=[DeleteRecordsTopic(name=topic, partitions=[wanted])]
-                )
-                client.send(ApiKey.DELETE_RECORDS, version, request)
-                one = client.answer().topics[0].partitions[0]
-                return one.error_code, one.low_watermark
-
-            assert delete(2) == (0, 2)
-            assert delete(9) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
-            assert delete(0, "u") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
-            client.send(ApiKey.FETCH, 12, fetch(1, wait_ms=0))
-            assert fetched(client.answer()).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-            client.send(ApiKey.FETCH, 12, fetch(2, wait_ms=0))
-            assert len(values_of(fetched(client.answer()).records)) == 1
-            assert delete(-1) == (0, 3)
-
-    run(story())
-
-
-def test_records_of_a_compacted_topic_are_not_deleted_by_offset() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t", cleanup_policy="compact")
+        def delete(offset: int, topic: str = "t") -> tuple[int, int]:
+            wanted = DeleteRecordsPartition(partition_index=0, offset=offset)
             request = DeleteRecordsRequest(
-                topics=[DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(0, 0)])]
+                topics=[DeleteRecordsTopic(name=topic, partitions=[wanted])]
             )
-            client = broker.client()
-            client.send(ApiKey.DELETE_RECORDS, 2, request)
+            client.send(ApiKey.DELETE_RECORDS, version, request)
             one = client.answer().topics[0].partitions[0]
-            assert one.error_code == ErrorCode.POLICY_VIOLATION
+            return one.error_code, one.low_watermark
 
-    run(story())
+        assert delete(2) == (0, 2)
+        assert delete(9) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+        assert delete(0, "u") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        client.send(ApiKey.FETCH, 12, fetch(1, wait_ms=0))
+        assert fetched(client.answer()).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        client.send(ApiKey.FETCH, 12, fetch(2, wait_ms=0))
+        assert len(values_of(fetched(client.answer()).records)) == 1
+        assert delete(-1) == (0, 3)
+
+
+async def test_records_of_a_compacted_topic_are_not_deleted_by_offset() -> None:
+    async with memory_broker() as broker:
+        await broker.create("t", cleanup_policy="compact")
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(0, 0)])]
+        )
+        client = broker.client()
+        client.send(ApiKey.DELETE_RECORDS, 2, request)
+        one = client.answer().topics[0].partitions[0]
+        assert one.error_code == ErrorCode.POLICY_VIOLATION
 
 
 # --- the rest ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_what_partitions_take_on_disk(version: int) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t", partitions=2)
-            await broker.create("u")
-            await _write(broker, 1)
-            client = broker.client()
-            size = len(batch(b"v"))
-            for topics, expected in (
-                (None, {("t", 0, size), ("t", 1, 0), ("u", 0, 0)}),
-                (
-                    [DescribableLogDirTopic("t", [0]), DescribableLogDirTopic("x", [0])],
-                    {("t", 0, size)},
-                ),
-            ):
-                request = DescribeLogDirsRequest(topics=topics)
-                client.send(ApiKey.DESCRIBE_LOG_DIRS, version, request)
-                (result,) = client.answer().results
-                assert result.log_dir == "/memory/data"
-                assert {
-                    (topic.name, one.partition_index, one.partition_size)
-                    for topic in result.topics
-                    for one in topic.partitions
-                } == expected
-                if version >= 4:
-                    assert (result.total_bytes, result.usable_bytes) == (1_000_000, 400_000)
-
-    run(story())
+async def test_what_partitions_take_on_disk(version: int) -> None:
+    async with memory_broker() as broker:
+        await broker.create("t", partitions=2)
+        await broker.create("u")
+        await _write(broker, 1)
+        client = broker.client()
+        size = len(batch(b"v"))
+        for topics, expected in (
+            (None, {("t", 0, size), ("t", 1, 0), ("u", 0, 0)}),
+            (
+                [DescribableLogDirTopic("t", [0]), DescribableLogDirTopic("x", [0])],
+                {("t", 0, size)},
+            ),
+        ):
+            request = DescribeLogDirsRequest(topics=topics)
+            client.send(ApiKey.DESCRIBE_LOG_DIRS, version, request)
+            (result,) = client.answer().results
+            assert result.log_dir == "/memory/data"
+            assert {
+                (topic.name, one.partition_index, one.partition_size)
+                for topic in result.topics
+                for one in topic.partitions
+            } == expected
+            if version >= 4:
+                assert (result.total_bytes, result.usable_bytes) == (1_000_000, 400_000)
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_producers_get_ids_that_nobody_had(version: int) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            client = broker.client()
-            request = InitProducerIdRequest(transactional_id=None)
-            answers = [
-                await client.ask(ApiKey.INIT_PRODUCER_ID, version, request) for _ in range(3)
-            ]
-            assert [one.producer_id for one in answers] == [0, 1, 2]
-            assert [one.producer_epoch for one in answers] == [0, 0, 0]
-
-    run(story())
+async def test_producers_get_ids_that_nobody_had(version: int) -> None:
+    async with memory_broker() as broker:
+        client = broker.client()
+        request = InitProducerIdRequest(transactional_id=None)
+        answers = [await client.ask(ApiKey.INIT_PRODUCER_ID, version, request) for _ in range(3)]
+        assert [one.producer_id for one in answers] == [0, 1, 2]
+        assert [one.producer_epoch for one in answers] == [0, 0, 0]
 
 
-def test_producer_ids_are_not_given_again_after_a_crash_or_beyond_a_block() -> None:
-    async def story() -> None:
-        seen: list[int] = []
-        async with memory_broker() as broker:
-            seen += [await broker.engine.producer_ids.next() for _ in range(1001)]
-        broker.storage.delete("data/.kafka_cleanshutdown")
-        async with memory_broker(broker.storage) as again:
-            seen.append(await again.engine.producer_ids.next())
-        assert seen == [*range(1001), 2000]
-
-    run(story())
+async def test_producer_ids_are_not_given_again_after_a_crash_or_beyond_a_block() -> None:
+    seen: list[int] = []
+    async with memory_broker() as broker:
+        seen += [await broker.engine.producer_ids.next() for _ in range(1001)]
+    broker.storage.delete("data/.kafka_cleanshutdown")
+    async with memory_broker(broker.storage) as again:
+        seen.append(await again.engine.producer_ids.next())
+    assert seen == [*range(1001), 2000]
 
 
-def test_no_partition_is_on_its_way_elsewhere() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            client = broker.client()
-            client.send(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest())
-            answer = client.answer()
-            assert (answer.error_code, answer.topics) == (0, [])
-
-    run(story())
+async def test_no_partition_is_on_its_way_elsewhere() -> None:
+    async with memory_broker() as broker:
+        client = broker.client()
+        client.send(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest())
+        answer = client.answer()
+        assert (answer.error_code, answer.topics) == (0, [])
 
 
-def test_who_writes_to_a_partition() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
-            client = broker.client()
-            records = batch(b"a", b"b", producer_id=77, producer_epoch=3, base_sequence=0)
-            client.send(ApiKey.PRODUCE, 9, produce(records))
-            client.answer()
-            request = describe_producers.DescribeProducersRequest(
-                topics=[describe_producers.TopicRequest(name="t", partition_indexes=[0, 1])]
-            )
-            client.send(ApiKey.DESCRIBE_PRODUCERS, 0, request)
-            here, nowhere = client.answer().topics[0].partitions
-            (one,) = here.active_producers
-            assert (one.producer_id, one.producer_epoch, one.last_sequence) == (77, 3, 1)
-            assert one.current_txn_start_offset == -1
-            assert nowhere.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    run(story())
+async def test_who_writes_to_a_partition() -> None:
+    async with memory_broker() as broker:
+        await broker.create("t")
+        client = broker.client()
+        records = batch(b"a", b"b", producer_id=77, producer_epoch=3, base_sequence=0)
+        client.send(ApiKey.PRODUCE, 9, produce(records))
+        client.answer()
+        request = describe_producers.DescribeProducersRequest(
+            topics=[describe_producers.TopicRequest(name="t", partition_indexes=[0, 1])]
+        )
+        client.send(ApiKey.DESCRIBE_PRODUCERS, 0, request)
+        here, nowhere = client.answer().topics[0].partitions
+        (one,) = here.active_producers
+        assert (one.producer_id, one.producer_epoch, one.last_sequence) == (77, 3, 1)
+        assert one.current_txn_start_offset == -1
+        assert nowhere.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_who_keeps_the_metadata(version: int) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            client = broker.client()
-            wanted = [describe_quorum.PartitionData(0)]
-            request = describe_quorum.DescribeQuorumRequest(
-                topics=[
-                    describe_quorum.TopicData("__cluster_metadata", wanted),
-                    describe_quorum.TopicData("t", wanted),
-                ]
-            )
-            client.send(ApiKey.DESCRIBE_QUORUM, version, request)
-            answer = client.answer()
-            ours, unknown = (topic.partitions[0] for topic in answer.topics)
-            assert (ours.error_code, ours.leader_id) == (0, 1)
-            assert ours.high_watermark == ours.current_voters[0].log_end_offset > 0
-            assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if version >= 2:
-                assert answer.nodes[0].listeners[0].host == "broker.test"
-
-    run(story())
+async def test_who_keeps_the_metadata(version: int) -> None:
+    async with memory_broker() as broker:
+        client = broker.client()
+        wanted = [describe_quorum.PartitionData(0)]
+        request = describe_quorum.DescribeQuorumRequest(
+            topics=[
+                describe_quorum.TopicData("__cluster_metadata", wanted),
+                describe_quorum.TopicData("t", wanted),
+            ]
+        )
+        client.send(ApiKey.DESCRIBE_QUORUM, version, request)
+        answer = client.answer()
+        ours, unknown = (topic.partitions[0] for topic in answer.topics)
+        assert (ours.error_code, ours.leader_id) == (0, 1)
+        assert ours.high_watermark == ours.current_voters[0].log_end_offset > 0
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if version >= 2:
+            assert answer.nodes[0].listeners[0].host == "broker.test"
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_no_election_is_needed(version: int) -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
-            client = broker.client()
-            asked = [elect_leaders.TopicPartitions(topic="t", partitions=[0, 5])]
-            request = elect_leaders.ElectLeadersRequest(topic_partitions=asked)
-            answer = await client.ask(ApiKey.ELECT_LEADERS, version, request)
-            (topic,) = answer.replica_election_results
-            assert [one.error_code for one in topic.partition_result] == [
-                ErrorCode.ELECTION_NOT_NEEDED,
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ]
-            request = elect_leaders.ElectLeadersRequest(topic_partitions=None)
-            answer = await client.ask(ApiKey.ELECT_LEADERS, version, request)
-            (topic,) = answer.replica_election_results
-            assert (topic.topic, topic.partition_result) == ("t", [])
-
-    run(story())
+async def test_no_election_is_needed(version: int) -> None:
+    async with memory_broker() as broker:
+        await broker.create("t")
+        client = broker.client()
+        asked = [elect_leaders.TopicPartitions(topic="t", partitions=[0, 5])]
+        request = elect_leaders.ElectLeadersRequest(topic_partitions=asked)
+        answer = await client.ask(ApiKey.ELECT_LEADERS, version, request)
+        (topic,) = answer.replica_election_results
+        assert [one.error_code for one in topic.partition_result] == [
+            ErrorCode.ELECTION_NOT_NEEDED,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        request = elect_leaders.ElectLeadersRequest(topic_partitions=None)
+        answer = await client.ask(ApiKey.ELECT_LEADERS, version, request)
+        (topic,) = answer.replica_election_results
+        assert (topic.topic, topic.partition_result) == ("t", [])
 
 
-def test_what_is_named_many_times_is_answered_once() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
-            client = broker.client()
-            one = DescribeConfigsResource(resource_type=2, resource_name="t")
-            client.send(ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources=[one] * 1000))
-            assert len(client.answer().results) == 1
-            producers = describe_producers.TopicRequest(name="t", partition_indexes=[0] * 1000)
-            client.send(
-                ApiKey.DESCRIBE_PRODUCERS,
-                0,
-                describe_producers.DescribeProducersRequest(topics=[producers] * 10),
-            )
-            (described,) = client.answer().topics
-            assert len(described.partitions) == 1
-
-    run(story())
+async def test_what_is_named_many_times_is_answered_once() -> None:
+    async with memory_broker() as broker:
+        await broker.create("t")
+        client = broker.client()
+        one = DescribeConfigsResource(resource_type=2, resource_name="t")
+        client.send(ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources=[one] * 1000))
+        assert len(client.answer().results) == 1
+        producers = describe_producers.TopicRequest(name="t", partition_indexes=[0] * 1000)
+        client.send(
+            ApiKey.DESCRIBE_PRODUCERS,
+            0,
+            describe_producers.DescribeProducersRequest(topics=[producers] * 10),
+        )
+        (described,) = client.answer().topics
+        assert len(described.partitions) == 1
 
 
-def test_many_partitions_have_their_new_start_written_down_at_once() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t", partitions=50)
-            for index in range(50):
-                broker.engine.partitions.append("t", index, bytearray(batch(b"a", b"b")))
-            before = broker.storage.changes
-            wanted = [
-                DeleteRecordsPartition(partition_index=index, offset=offset)
-                for index in range(50)
-                for offset in (0, 1)
-            ]
-            topic = DeleteRecordsTopic(name="t", partitions=wanted)
-            client = broker.client()
-            client.send(ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest(topics=[topic]))
-            (deleted,) = client.answer().topics
-            assert [one.low_watermark for one in deleted.partitions] == [1] * 50
-            # A few changes for each partition's own file, and one checkpoint for all.
-            assert broker.storage.changes - before < 50 * 5
-            written = broker.storage.read_all("data/log-start-offset-checkpoint")
-            assert written is not None
-            assert b"t 49 1" in written
-
-    run(story())
+async def test_many_partitions_have_their_new_start_written_down_at_once() -> None:
+    async with memory_broker() as broker:
+        await broker.create("t", partitions=50)
+        for index in range(50):
+            broker.engine.partitions.append("t", index, bytearray(batch(b"a", b"b")))
+        before = broker.storage.changes
+        wanted = [
+            DeleteRecordsPartition(partition_index=index, offset=offset)
+            for index in range(50)
+            for offset in (0, 1)
+        ]
+        topic = DeleteRecordsTopic(name="t", partitions=wanted)
+        client = broker.client()
+        client.send(ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest(topics=[topic]))
+        (deleted,) = client.answer().topics
+        assert [one.low_watermark for one in deleted.partitions] == [1] * 50
+        # A few changes for each partition's own file, and one checkpoint for all.
+        assert broker.storage.changes - before < 50 * 5
+        written = broker.storage.read_all("data/log-start-offset-checkpoint")
+        assert written is not None
+        assert b"t 49 1" in written

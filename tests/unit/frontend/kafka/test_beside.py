@@ -395,16 +395,13 @@ def test_pushed_metrics_are_unpacked_beside_the_loop() -> None:
     story_with(story)
 
 
-def test_many_batches_that_grow_are_checked_one_by_one_and_stored() -> None:
+async def test_many_batches_that_grow_are_checked_one_by_one_and_stored() -> None:
     """With real threads: what took half a minute of the loop."""
 
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t")
-            client = broker.client()
-            frames = [client.frame(ApiKey.PRODUCE, 9, produce(bomb(3 << 20))) for _ in range(20)]
-            client.session.data_received(b"".join(frames))
-            answers = [await client.receive() for _ in frames]
-            assert [offsets(one) for one in answers] == [[n] for n in range(20)]
-
-    run(story())
+    async with memory_broker() as broker:
+        await broker.create("t")
+        client = broker.client()
+        frames = [client.frame(ApiKey.PRODUCE, 9, produce(bomb(3 << 20))) for _ in range(20)]
+        client.session.data_received(b"".join(frames))
+        answers = [await client.receive() for _ in frames]
+        assert [offsets(one) for one in answers] == [[n] for n in range(20)]

@@ -76,15 +76,12 @@ def test_quotas_credentials_and_features_survive_a_restart() -> None:
     run(second())
 
 
-def test_a_feature_that_is_only_tried_stays() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            update = update_features.FeatureUpdateKey("transaction.version", 1, True, 2)
-            request = update_features.UpdateFeaturesRequest(9000, [update], True)
-            assert (await broker.client().ask(ApiKey.UPDATE_FEATURES, 2, request)).error_code == 0
-            assert (await _finalized(broker))["transaction.version"] == 2
-
-    run(story())
+async def test_a_feature_that_is_only_tried_stays() -> None:
+    async with memory_broker() as broker:
+        update = update_features.FeatureUpdateKey("transaction.version", 1, True, 2)
+        request = update_features.UpdateFeaturesRequest(9000, [update], True)
+        assert (await broker.client().ask(ApiKey.UPDATE_FEATURES, 2, request)).error_code == 0
+        assert (await _finalized(broker))["transaction.version"] == 2
 
 
 def test_clients_are_invited_to_push_once_somebody_subscribes() -> None:
@@ -109,11 +106,8 @@ def test_clients_are_invited_to_push_once_somebody_subscribes() -> None:
     run(story())
 
 
-def test_the_only_broker_cannot_be_taken_away() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            request = unregister_broker.UnregisterBrokerRequest(1)
-            answer = await broker.client().ask(ApiKey.UNREGISTER_BROKER, 0, request)
-            assert answer.error_code == ErrorCode.POLICY_VIOLATION
-
-    run(story())
+async def test_the_only_broker_cannot_be_taken_away() -> None:
+    async with memory_broker() as broker:
+        request = unregister_broker.UnregisterBrokerRequest(1)
+        answer = await broker.client().ask(ApiKey.UNREGISTER_BROKER, 0, request)
+        assert answer.error_code == ErrorCode.POLICY_VIOLATION

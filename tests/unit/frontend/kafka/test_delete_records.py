@@ -13,7 +13,6 @@ from millpond.wire.kafka.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from tests.support.cluster.replica_nodes import ReplicaNodes, replica_nodes
-from tests.support.time.virtual_loop import run
 
 WAYS = pytest.mark.parametrize("wire", [False, True], ids=["calls", "bytes"])
 
@@ -45,76 +44,64 @@ def starts(nodes: ReplicaNodes) -> list[int]:
 
 
 @WAYS
-def test_the_answer_comes_when_every_replica_has_moved_its_start(wire: bool) -> None:
-    async def story() -> None:
-        async with replica_nodes(wire=wire) as nodes:
-            await filled(nodes)
-            began = asyncio.get_running_loop().time()
-            assert await delete(nodes, 6) == (ErrorCode.NONE, 6)
-            assert starts(nodes) == [6, 6, 6]
-            # Followers that wait for news are told at once.
-            assert asyncio.get_running_loop().time() - began < 0.1
-            assert await delete(nodes, -1) == (ErrorCode.NONE, 10)
-            # What is gone already needs no waiting.
-            assert await delete(nodes, 3, timeout_ms=0) == (ErrorCode.NONE, 10)
-
-    run(story())
+async def test_the_answer_comes_when_every_replica_has_moved_its_start(wire: bool) -> None:
+    async with replica_nodes(wire=wire) as nodes:
+        await filled(nodes)
+        began = asyncio.get_running_loop().time()
+        assert await delete(nodes, 6) == (ErrorCode.NONE, 6)
+        assert starts(nodes) == [6, 6, 6]
+        # Followers that wait for news are told at once.
+        assert asyncio.get_running_loop().time() - began < 0.1
+        assert await delete(nodes, -1) == (ErrorCode.NONE, 10)
+        # What is gone already needs no waiting.
+        assert await delete(nodes, 3, timeout_ms=0) == (ErrorCode.NONE, 10)
 
 
-def test_a_replica_that_is_up_and_does_not_answer_is_waited_for_as_long_as_the_client_says() -> (
+async def test_a_replica_that_is_up_and_does_not_answer_is_waited_for_as_long_as_the_client_says() -> (
     None
 ):
-    async def story() -> None:
-        async with replica_nodes() as nodes:
-            await filled(nodes)
-            nodes.cut.add(frozenset({1, 3}))
-            await asyncio.sleep(2)
-            assert await delete(nodes, 6, timeout_ms=3_000) == (ErrorCode.REQUEST_TIMED_OUT, 0)
-            assert starts(nodes) == [6, 6, 0]
+    async with replica_nodes() as nodes:
+        await filled(nodes)
+        nodes.cut.add(frozenset({1, 3}))
+        await asyncio.sleep(2)
+        assert await delete(nodes, 6, timeout_ms=3_000) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+        assert starts(nodes) == [6, 6, 0]
 
-            again = delete(nodes, 6)
-            await asyncio.sleep(1)
-            assert not again.done()
-            nodes.cut.clear()
-            assert await again == (ErrorCode.NONE, 6)
-            assert starts(nodes) == [6, 6, 6]
-
-    run(story())
+        again = delete(nodes, 6)
+        await asyncio.sleep(1)
+        assert not again.done()
+        nodes.cut.clear()
+        assert await again == (ErrorCode.NONE, 6)
+        assert starts(nodes) == [6, 6, 6]
 
 
-def test_a_node_that_is_down_does_not_count_and_deletes_when_it_comes_back() -> None:
-    async def story() -> None:
-        async with replica_nodes() as nodes:
-            await filled(nodes)
-            await nodes.kill(3)
-            await nodes.change(isr=(1, 2))
-            waiting = delete(nodes, 6)
-            await asyncio.sleep(1)
-            assert not waiting.done()
-            await nodes.propose(
-                BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=3, fenced=True)
-            )
-            assert await waiting == (ErrorCode.NONE, 6)
+async def test_a_node_that_is_down_does_not_count_and_deletes_when_it_comes_back() -> None:
+    async with replica_nodes() as nodes:
+        await filled(nodes)
+        await nodes.kill(3)
+        await nodes.change(isr=(1, 2))
+        waiting = delete(nodes, 6)
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await nodes.propose(
+            BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=3, fenced=True)
+        )
+        assert await waiting == (ErrorCode.NONE, 6)
 
-            await nodes.start(3)
-            await nodes.change(isr=(1, 2), leader=1)
-            async with asyncio.timeout(60):
-                while nodes.replica(3).log.start_offset != 6:
-                    await asyncio.sleep(0.1)
-
-    run(story())
+        await nodes.start(3)
+        await nodes.change(isr=(1, 2), leader=1)
+        async with asyncio.timeout(60):
+            while nodes.replica(3).log.start_offset != 6:
+                await asyncio.sleep(0.1)
 
 
-def test_who_leads_no_more_says_so() -> None:
-    async def story() -> None:
-        async with replica_nodes() as nodes:
-            await filled(nodes)
-            nodes.cut.add(frozenset({1, 3}))
-            await asyncio.sleep(2)
-            waiting = delete(nodes, 6)
-            await asyncio.sleep(1)
-            await nodes.change(leader=2)
-            code, _low = await waiting
-            assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    run(story())
+async def test_who_leads_no_more_says_so() -> None:
+    async with replica_nodes() as nodes:
+        await filled(nodes)
+        nodes.cut.add(frozenset({1, 3}))
+        await asyncio.sleep(2)
+        waiting = delete(nodes, 6)
+        await asyncio.sleep(1)
+        await nodes.change(leader=2)
+        code, _low = await waiting
+        assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -123,27 +123,24 @@ def test_others_have_their_turn_after_each_slice_of_a_huge_request(
     run(story())
 
 
-def test_a_huge_fetch_waits_for_data_and_the_answers_keep_their_order() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            await broker.create("t", KNOWN)
-            huge, writer = broker.client(), broker.client()
-            request = _fetch()
-            request.max_wait_ms = 10_000
-            request.topics[0].partitions = [
-                FetchPartition(number % KNOWN, fetch_offset=0, partition_max_bytes=1 << 20)
-                for number in range(MANY)
-            ]
-            waiting = asyncio.ensure_future(huge.ask(ApiKey.FETCH, 12, request))
-            behind = asyncio.ensure_future(huge.ask(ApiKey.FETCH, 12, fetch(wait_ms=0)))
-            await asyncio.sleep(1)
-            assert not waiting.done()
-            await writer.ask(ApiKey.PRODUCE, 9, produce(batch(b"news")))
-            first = await waiting
-            assert values_of(first.responses[0].partitions[0].records) == [b"news"]
-            assert values_of((await behind).responses[0].partitions[0].records) == [b"news"]
-
-    run(story())
+async def test_a_huge_fetch_waits_for_data_and_the_answers_keep_their_order() -> None:
+    async with memory_broker() as broker:
+        await broker.create("t", KNOWN)
+        huge, writer = broker.client(), broker.client()
+        request = _fetch()
+        request.max_wait_ms = 10_000
+        request.topics[0].partitions = [
+            FetchPartition(number % KNOWN, fetch_offset=0, partition_max_bytes=1 << 20)
+            for number in range(MANY)
+        ]
+        waiting = asyncio.ensure_future(huge.ask(ApiKey.FETCH, 12, request))
+        behind = asyncio.ensure_future(huge.ask(ApiKey.FETCH, 12, fetch(wait_ms=0)))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await writer.ask(ApiKey.PRODUCE, 9, produce(batch(b"news")))
+        first = await waiting
+        assert values_of(first.responses[0].partitions[0].records) == [b"news"]
+        assert values_of((await behind).responses[0].partitions[0].records) == [b"news"]
 
 
 def test_a_session_of_very_many_partitions_is_read_in_slices_and_kept_by_the_loop(

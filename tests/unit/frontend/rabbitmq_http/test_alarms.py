@@ -30,17 +30,14 @@ async def alarms_at(node: ManagedNode, check: str) -> list[dict[str, Any]]:
     return alarms
 
 
-def test_a_node_whose_directory_is_offline_still_has_a_row() -> None:
-    async def story() -> None:
-        storage = FaultyStorage()
-        async with managed_broker(storage) as broker:
-            storage.fail_writes = True
-            broker.amqp.broker.engine.disk.on_metadata_failure("cannot append (I/O error)")
-            assert broker.amqp.broker.engine.disk.is_offline
-            (row,) = await broker.get("nodes")
-            assert (row["running"], row["disk_free"]) == (True, -1)
-
-    run(story())
+async def test_a_node_whose_directory_is_offline_still_has_a_row() -> None:
+    storage = FaultyStorage()
+    async with managed_broker(storage) as broker:
+        storage.fail_writes = True
+        broker.amqp.broker.engine.disk.on_metadata_failure("cannot append (I/O error)")
+        assert broker.amqp.broker.engine.disk.is_offline
+        (row,) = await broker.get("nodes")
+        assert (row["running"], row["disk_free"]) == (True, -1)
 
 
 def test_an_alarm_is_that_of_the_node_that_has_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -92,40 +89,34 @@ def test_a_silent_node_takes_its_alarm_with_it(caplog: pytest.LogCaptureFixture)
     assert "node 3 is silent: its alarm (low on disk) does not count any more" in caplog.messages
 
 
-def test_a_publish_that_waits_for_an_alarm_goes_on_when_it_is_over() -> None:
-    async def story() -> None:
-        async with managed_broker() as broker:
-            await broker.do("PUT", "queues/%2F/work")
-            broker.amqp.frontend.on_pressure(LOW_DISK)
-            async with asyncio.TaskGroup() as group:
-                waiting = group.create_task(broker.ask("POST", PUBLISH, MESSAGE))
-                await asyncio.sleep(10)
-                assert not waiting.done()
-                broker.amqp.frontend.on_pressure(NONE)
-                await asyncio.sleep(0.1)
-                assert waiting.done()
-            assert json.loads(waiting.result().body) == {"routed": True}
-            assert not broker.amqp.frontend.inner_sessions
-
-    run(story())
+async def test_a_publish_that_waits_for_an_alarm_goes_on_when_it_is_over() -> None:
+    async with managed_broker() as broker:
+        await broker.do("PUT", "queues/%2F/work")
+        broker.amqp.frontend.on_pressure(LOW_DISK)
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(broker.ask("POST", PUBLISH, MESSAGE))
+            await asyncio.sleep(10)
+            assert not waiting.done()
+            broker.amqp.frontend.on_pressure(NONE)
+            await asyncio.sleep(0.1)
+            assert waiting.done()
+        assert json.loads(waiting.result().body) == {"routed": True}
+        assert not broker.amqp.frontend.inner_sessions
 
 
 @pytest.mark.parametrize("path", [PUBLISH, "aliveness-test/%2F"])
-def test_a_publish_that_waited_in_vain_is_told_what_for(path: str) -> None:
-    async def story() -> None:
-        async with amqp_cluster() as cluster:
-            node = ManagedNode(cluster.frontends[NodeId(1)])
-            cluster.frontends[NodeId(3)].on_pressure(LOW_DISK)
-            await asyncio.sleep(1)
-            method = "POST" if path == PUBLISH else "GET"
-            answer = await node.ask(method, path, MESSAGE if path == PUBLISH else None)
-            assert answer.status == 503
-            reason = json.loads(answer.body)["reason"]
-            assert reason.startswith("publishers are blocked: low on disk on node 3")
-            # What it wanted to publish is not published after it was refused.
-            cluster.frontends[NodeId(3)].on_pressure(NONE)
-            await asyncio.sleep(1)
-            rows = await node.get("queues/%2F")
-            assert [row["messages"] for row in rows] == [0] * len(rows)
-
-    run(story())
+async def test_a_publish_that_waited_in_vain_is_told_what_for(path: str) -> None:
+    async with amqp_cluster() as cluster:
+        node = ManagedNode(cluster.frontends[NodeId(1)])
+        cluster.frontends[NodeId(3)].on_pressure(LOW_DISK)
+        await asyncio.sleep(1)
+        method = "POST" if path == PUBLISH else "GET"
+        answer = await node.ask(method, path, MESSAGE if path == PUBLISH else None)
+        assert answer.status == 503
+        reason = json.loads(answer.body)["reason"]
+        assert reason.startswith("publishers are blocked: low on disk on node 3")
+        # What it wanted to publish is not published after it was refused.
+        cluster.frontends[NodeId(3)].on_pressure(NONE)
+        await asyncio.sleep(1)
+        rows = await node.get("queues/%2F")
+        assert [row["messages"] for row in rows] == [0] * len(rows)
