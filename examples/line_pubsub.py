@@ -15,9 +15,10 @@ partition, and a subscriber must ask the node that leads it.
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
 
 from millpond.base.errors import LongValidation, MillpondError, RemoteProtocolError, ShuttingDown
-from millpond.engine.api import LATEST, Engine, Partition
+from millpond.engine.api import LATEST, Engine, Partition, PartitionRead
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
 from millpond.record.records import decode_stored
@@ -81,6 +82,19 @@ def message_line(topic: str, offset: int, value: bytes | None) -> bytes:
     return b"MSG %s %d %s\n" % (topic.encode(), offset, text)
 
 
+def readable_batches(read: PartitionRead) -> Iterator[int]:
+    """Yield where batches with records begin: neither markers nor batches of aborted transactions."""
+    aborted = sorted(read.aborted, key=lambda one: one.first_offset, reverse=True)
+    producers: set[int] = set()
+    for position, header in iter_batches(read.records):
+        while aborted and aborted[-1].first_offset <= header.last_offset:
+            producers.add(aborted.pop().producer_id)
+        if header.is_control:
+            producers.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in producers):
+            yield position
+
+
 # --- the session: one connection, commands to calls of the engine ------------------------------------------
 
 
@@ -96,6 +110,8 @@ class LineSession:
         self._commands: deque[bytes | RemoteProtocolError] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._subscriptions: dict[str, asyncio.Task[None]] = {}
+        # The last answer was given: what the client still sends is not read.
+        self._is_ending = False
         self._may_write = asyncio.Event()
         self._may_write.set()
 
@@ -104,6 +120,8 @@ class LineSession:
         return self._worker is not None
 
     def data_received(self, data: bytes) -> int:
+        if self._is_ending:
+            return 0
         before = len(self._commands)
         self._wire.receive_data(data)
         try:
@@ -114,8 +132,9 @@ class LineSession:
         return len(self._commands) - before
 
     def eof_received(self) -> bool:
-        self._commands.append(b"QUIT")  # what was sent before it is answered first
-        self._work()
+        if not self._is_ending:
+            self._commands.append(b"QUIT")  # what was sent before it is answered first
+            self._work()
         return self.is_busy
 
     def pause_writing(self) -> None:
@@ -157,8 +176,7 @@ class LineSession:
 
     async def _carry_out(self, line: bytes | RemoteProtocolError) -> None:
         if isinstance(line, RemoteProtocolError):
-            self._say(f"ERR {line}")
-            self._writer.finish(CLOSE_S)
+            self._end(f"ERR {line}")
             return
         verb, _, rest = line.partition(b" ")
         topic, _, text = rest.partition(b" ")
@@ -169,14 +187,20 @@ class LineSession:
                 case b"SUB" if topic and not text:
                     await self._subscribe(topic.decode())
                 case b"QUIT" if not rest:
-                    self._say("BYE")
-                    self._writer.finish(CLOSE_S)
+                    self._end("BYE")
                 case _:
                     self._say("ERR the commands are PUB topic text, SUB topic, QUIT")
         except UnicodeDecodeError:
             self._say("ERR the name of a topic is not UTF-8")
         except MillpondError as error:
             self._say(f"ERR {error}")
+
+    def _end(self, line: str) -> None:
+        """Say a last line and close. Commands that came behind it are not carried out."""
+        self._say(line)
+        self._is_ending = True
+        self._commands.clear()
+        self._writer.finish(CLOSE_S)
 
     async def _publish(self, topic: str, text: bytes) -> int:
         """Append one record. Return its offset when it is kept as the topic's settings promise."""
@@ -207,24 +231,28 @@ class LineSession:
         )
 
     async def _follow(self, topic: str, offset: int) -> None:
-        """Send every record from an offset on, until the connection ends or this node leads no more."""
+        """Send every committed record from an offset on, until the connection ends or this node leads no
+        more.
+        """
         partitions = self._engine.partitions
         try:
             while True:
                 await self._may_write.wait()
                 partition = partitions.partition(topic, 0)
-                data = partitions.read_now(partition, offset, bytes_max=READ_BYTES_MAX).records
-                for position, header in iter_batches(data):
-                    if not header.is_control:
-                        self._writer.writelines(
-                            [
-                                message_line(topic, one.offset, one.value)
-                                for one in decode_stored(data, position)
-                                if one.offset >= offset
-                            ]
-                        )
+                read = partitions.read_now(
+                    partition, offset, bytes_max=READ_BYTES_MAX, committed=True
+                )
+                self._writer.writelines(
+                    [
+                        message_line(topic, record.offset, record.value)
+                        for position in readable_batches(read)
+                        for record in decode_stored(read.records, position)
+                        if record.offset >= offset
+                    ]
+                )
+                for _, header in iter_batches(read.records):
                     offset = header.next_offset
-                if not data:
+                if not read.records:
                     await self._more(partition)
         except MillpondError as error:
             self._say(f"ERR the subscription to {topic} ends: {error}")

@@ -19,7 +19,7 @@ def to_wire(question: ReadReplica) -> FetchRequest:
         fetch_offset=question.offset,
         partition_max_bytes=question.bytes_max,
     )
-    # A client's question, as above, which may be asked at any replica (KIP-392).
+    # A consumer's Fetch, which any replica answers (KIP-392).
     return FetchRequest(
         max_wait_ms=0,
         min_bytes=1,

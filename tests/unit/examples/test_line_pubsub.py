@@ -136,6 +136,29 @@ def test_quit_and_the_end_of_the_stream_answer_what_came_before(lines: Lines) ->
     assert [client.line(), client.line(), client.line()] == ["OK 1", "BYE", ""]
 
 
+def test_what_comes_behind_quit_is_not_carried_out(lines: Lines) -> None:
+    client = lines.connect()
+    client.send("QUIT", "PUB unanswered text")
+    assert [client.line(), client.line()] == ["BYE", ""]
+    assert lines.connect().ask("PUB unanswered first") == "OK 0"
+
+
+def test_a_subscriber_gets_no_record_of_an_aborted_transaction(lines: Lines) -> None:
+    client = lines.connect()
+    assert client.ask("SUB bookings") == "OK 0"
+    with BlockingProducer(
+        bootstrap_servers=lines.broker.bootstrap, transactional_id="booker"
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("bookings", b"taken back", partition=0).result(HANGS_S)
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send("bookings", b"kept", partition=0)
+        producer.commit_transaction()
+    assert client.line() == "MSG bookings 2 kept"
+
+
 def test_a_line_without_an_end_ends_the_connection(lines: Lines) -> None:
     client = lines.connect()
     client.socket.sendall(b"PUB first text\n" + b"x" * (LINE_BYTES_MAX + 1))

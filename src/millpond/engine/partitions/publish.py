@@ -254,6 +254,9 @@ def both(first: "asyncio.Future[None]", second: "asyncio.Future[None]") -> "asyn
             return
         if failure is None:
             outcome.set_result(None)
+        elif isinstance(failure, asyncio.CancelledError):
+            # Raised as it is, it would cancel the task that awaits the outcome.
+            outcome.set_exception(MillpondError("records may not be kept: the wait was cancelled"))
         else:
             outcome.set_exception(failure)
 

@@ -47,18 +47,12 @@ from millpond.replication.partition import Confirmation, Partition
 
 log = logging.getLogger(__name__)
 
-_READ_BYTES = 256 * 1024
 # A log that grew by so much, in bytes or in batches, gets another snapshot; one that is long, less often.
 _SNAPSHOT_BYTES = 16 * 1024 * 1024
 _SNAPSHOT_BATCHES = 20_000
 _SNAPSHOT_SHARE = 8
-# A mark is so far ahead of what is handed out, and moved on when half of that is left: the way to the copies
-# is shorter, so that hardly anything waits for it.
-_MARK_AHEAD_OFFSETS = 2_048
 # The last snapshot is looked for in so many offsets at the end, then in four times as many before them.
 _LOOK_BACK_OFFSETS = 4_096
-# So many batches that are no messages may lie behind the last message of a stream.
-_LOOKS_FOR_LAST = 64
 
 
 class Loader(Protocol):
