@@ -290,6 +290,7 @@ def test_small_batches_that_grow_keep_nobody_waiting(
     """What one connection sends is worked on beside the loop; its answers come in order."""
     topic = f"{bystander.topic}-grows"
     create(bystander.link, topic)
+    before = victim.resident_bytes
     grows = produce_request(topic, bomb(60 * MIB))
     with WireClient(victim.port) as link:
         for _ in range(40):
@@ -304,6 +305,12 @@ def test_small_batches_that_grow_keep_nobody_waiting(
             for _ in range(40):
                 gone.send(ApiKey.PRODUCE, 9, grows)
     bystander.write_and_read()
+    # What was being unpacked for them when they left is unpacked to its end.
+    wait_until(
+        lambda: victim.resident_bytes - before < GROWTH_BYTES_MAX,
+        timeout_s=TIMEOUT_S,
+        what="the memory of the batches that grew is given back",
+    )
 
 
 # Clients that do not behave
@@ -345,7 +352,13 @@ def test_a_writer_that_never_reads_its_answers(
             for _ in range(20_000):
                 link.send(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("never", "1"))
         bystander.write_and_read()
-        assert victim.resident_bytes - before < GROWTH_BYTES_MAX
+        # Answers that are not read are held as long as the connection is open; what an earlier test left to
+        # be unpacked on a busy machine is held for a moment.
+        wait_until(
+            lambda: victim.resident_bytes - before < GROWTH_BYTES_MAX,
+            timeout_s=TIMEOUT_S,
+            what="the memory of a writer that never reads stays bounded",
+        )
 
 
 def test_connections_that_vanish_in_the_middle_of_a_request(

@@ -91,7 +91,7 @@ LENIENT = "record length too small by one"
 NO_TOPIC_ID = uuid.UUID(int=0xDEAD)
 
 # Settings of Kafka 4.3 that Millpond's table may lack, and settings of ours that Kafka lacks.
-OWN_SETTINGS = {"flush.policy", "unreadable.records"}
+OWN_SETTINGS = {"flush.policy", "millpond.delay.enable", "unreadable.records"}
 
 # What every client of Kafka 4.x counts on; groups, transactions and security have their own tests.
 CORE_APIS = {
