@@ -136,6 +136,7 @@ async def cancel(cluster: Cluster, topic: str, partition: int, offsets: tuple[in
         for offset in offsets:
             headers = ((CANCEL, b"%d" % offset),)
             await producer.send_and_wait(topic, None, partition=partition, headers=headers)
+            click.echo(f"{topic}-{partition} {offset}: cancelled, unless it was delivered before")
     return Exit.DONE
 
 

@@ -63,6 +63,7 @@ def test_delayed_records_are_listed_and_cancelled(
 
     cancelled = run(*prefix, "timer", "cancel", topic, "0", str(late))
     assert cancelled.exit_code == 0
+    assert f"{topic}-0 {late}: cancelled" in cancelled.stdout
     wait_until(lambda: len(listed()) == 1, timeout_s=60, what="one is cancelled")
     assert listed()[0]["offset"] == later
 
