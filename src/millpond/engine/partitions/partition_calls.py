@@ -15,6 +15,7 @@ from millpond.engine.cluster.metadata_view import MetadataView
 from millpond.engine.cluster.node_info import NodeInfo
 from millpond.engine.partitions.partitions import Partitions
 from millpond.engine.peers import AppendBatch, FindOffset, PeerHandlers, PeerRequest, Peers
+from millpond.engine.runtime.futures import failure_of
 from millpond.replication.partition import Partition
 
 AnswerT = TypeVar("AnswerT")
@@ -114,6 +115,8 @@ class PartitionCalls:
         except LongValidation:
             appended = await self._partitions.append_in_thread(find, partition, records, acks=-1)
         if appended.durable is not None:
+            # A shield does not look at a failure that comes when its waiter has given up.
+            appended.durable.add_done_callback(failure_of)
             try:
                 async with asyncio.timeout(question.timeout_ms / 1000):
                     await asyncio.shield(appended.durable)
