@@ -238,7 +238,7 @@ async def test_words_of_other_epochs_change_nothing() -> None:
         for question, refusal in questions:
             answer = await host.answer(question, wait_ms=0)
             assert (answer.refusal, answer.epoch) == (refusal, epoch), question
-        # A log that is shorter than what was agreed gets nobody's vote.
+        # No voter votes for a candidate whose log is shorter than the committed records.
         for node in cluster.engines:
             poor = Vote(epoch=epoch, candidate=key, last_epoch=0, end_offset=1, pre_vote=True)
             vote = await cluster.node(node).metadata.quorum.answer(poor, wait_ms=0)

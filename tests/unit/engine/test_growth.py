@@ -144,7 +144,7 @@ async def test_a_node_joins_takes_replicas_and_a_vote_and_another_leaves(
         await cluster.until(lambda: all(voters(cluster, one) == everybody for one in everybody))
         assert cluster.node(4).metadata.quorum.replica.is_voter
 
-        # Of the first three two are gone; with the votes of then nobody could decide anything.
+        # Two of the first three voters are gone; the first voter set would have no majority.
         await cluster.stop(leaving)
         await cluster.kill(staying[0])
         await cluster.until(lambda: state(cluster).leader in {4, staying[1]})

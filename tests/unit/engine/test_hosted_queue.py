@@ -42,7 +42,7 @@ async def test_what_could_not_be_handed_out_on_a_full_disk_goes_when_there_is_ro
         assert not client.heard
         storage.capacity = None
         await amqp.broker.engine.disk.online()
-        # Nobody does anything but wait.
+        # No client sends anything; time passes.
         await asyncio.sleep(limits.QUEUE_TURN_RETRY_MS_MAX / 1000)
         assert [body for body, _again, _tag in await delivered(client, 1)] == [b"a"]
 
@@ -116,7 +116,7 @@ async def test_others_have_turns_while_much_comes_back_from_a_channel_that_is_go
         client, reader, other = [await amqp.client(1) for _client in range(3)]
         await one_by_one(client, reader, 60)
         line = amqp.frontend.queues.hosted("/", "q").state
-        # It is behind the first, which wait for nobody.
+        # It is behind the first messages, which wait for no consumer.
         await other.ask(1, BasicConsume(queue="q", consumer_tag="t"))
         reader.close()
         publish(client, b"new")

@@ -135,7 +135,7 @@ async def test_a_queue_is_declared_published_to_and_consumed_on_three_nodes() ->
         )
         consumer.close()
 
-        # What was not acknowledged comes again, whoever asks and wherever.
+        # The queue delivers unacknowledged messages again, to any consumer on any node.
         reader = await cluster.client(2, 1)
         reader.send(1, BasicGet(queue="q"))
         assert await delivered(reader, 1) == [(b"four", True, 1)]

@@ -90,7 +90,7 @@ async def test_clients_of_a_node_that_is_cut_off_are_told(is_host: bool) -> None
             assert isinstance(told, ConnectionClosed), told
             assert told.code == 320
             assert f"node {lost} is cut off from the majority of its cluster" in told.text
-        # So is a client that comes now, and nobody when the node is back.
+        # The node closes a client that connects now as well, and none when it is back.
         late = AmqpMemoryClient(cluster.frontends[lost])
         told = await late.wait()
         assert isinstance(told, ConnectionClosed), told

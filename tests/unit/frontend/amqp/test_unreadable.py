@@ -188,7 +188,7 @@ async def test_nothing_is_dropped_for_a_size_that_is_not_known() -> None:
         size = sum(map(len, BODIES))
         await filled(client, {"x-max-length-bytes": size})
         lose_sight(storage, amqp)
-        # These leave, and nobody can tell how much smaller the queue is.
+        # These leave, and the queue cannot tell how much smaller it is.
         await client.ask(1, BasicQos(prefetch_count=4))
         await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
         publish(client, *BODIES[:4])
@@ -442,7 +442,7 @@ async def test_a_consumer_whose_queue_moves_while_it_waits_goes_on_at_the_new_ho
         storage.fail_reads = ""
         await cluster.move("q", other)
         await asyncio.sleep(LONG_S)
-        # What it acknowledged since is not known there: nobody could read that either.
+        # The new host does not know later acknowledgements: no node could read them either.
         assert bodies(list(client.heard)) == BODIES[:2]
 
 
