@@ -263,6 +263,65 @@ def test_timers_of_a_deleted_topic_are_over() -> None:
     with_broker(story)
 
 
+def test_nothing_stays_of_a_deleted_topic_that_has_nothing_due() -> None:
+    async def story(broker: MemoryBroker, target: Target) -> None:
+        later = Target(await broker.create("later"), 0)
+        await broker.engine.timers.schedule(Schedule(target=later, first=0, upto=0))
+        await schedule(broker, later, entry(0, broker.clock.now_ms() + 10**9))
+        await broker.engine.topic_admin.delete_topics([("t", None), ("later", None)])
+        await asyncio.sleep(30)
+        assert broker.engine.timers.position(target) == 0
+        await asyncio.sleep(60)
+        assert broker.engine.timers.position(target) == -1
+        assert broker.engine.timers.position(later) == -1
+        assert len(broker.engine.timers) == 0
+        assert kept_of(broker) == {}
+
+    with_broker(story)
+
+
+async def test_nothing_stays_of_a_topic_that_was_deleted_before_a_restart() -> None:
+    storage = FaultyStorage()
+    async with memory_broker(storage) as broker:
+        target = await begin(broker)
+        await broker.engine.topic_admin.delete_topics([("t", None)])
+        await asyncio.sleep(30)
+        assert broker.engine.timers.position(target) == 0
+        died = storage.copy()
+    died.kill()
+    async with memory_broker(died) as broker:
+        await asyncio.sleep(30)
+        assert broker.engine.timers.position(target) == 0
+        await asyncio.sleep(60)
+        assert broker.engine.timers.position(target) == -1
+        assert kept_of(broker) == {}
+
+
+def kept_of(broker: MemoryBroker) -> dict[bytes | None, bytes | None]:
+    """What compaction would leave of ``__timers``."""
+    newest = {record.key: record.value for record in found(broker, TIMERS_TOPIC)}
+    return {key: value for key, value in newest.items() if value is not None}
+
+
+def test_many_partitions_of_a_deleted_topic_do_not_hold_up_others() -> None:
+    async def story(broker: MemoryBroker, target: Target) -> None:
+        topic_id = await broker.create("wide", partitions=100)
+        for index in range(100):
+            gone = Target(topic_id, index)
+            await broker.engine.timers.schedule(Schedule(target=gone, first=0, upto=0))
+            await schedule(broker, gone, entry(0, broker.clock.now_ms() + 500))
+        await broker.engine.topic_admin.delete_topics([("wide", None)])
+        await asyncio.sleep(5)
+        await schedule(broker, target, entry(0, 0))
+        await asyncio.sleep(1)
+        assert values(broker) == [b"0"]
+        await asyncio.sleep(90)
+        assert len(broker.engine.timers) == 0
+        assert all(broker.engine.timers.position(Target(topic_id, n)) == -1 for n in range(100))
+
+    with_broker(story)
+
+
 def test_large_records_go_in_batches_that_the_topic_takes() -> None:
     async def story(broker: MemoryBroker, target: Target) -> None:
         other = Target(await broker.create("small", max_message_bytes="2000"), 0)

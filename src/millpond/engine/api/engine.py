@@ -15,6 +15,7 @@ from millpond.engine.partitions.disk_view import DiskView
 from millpond.engine.queues.services import QueueServices
 from millpond.engine.replication.replicas import Replicas
 from millpond.engine.share.share_groups import ShareGroups
+from millpond.engine.timers.timers import Timers
 from millpond.log.log_dirs import LogDirs
 
 
@@ -32,5 +33,6 @@ class Engine(QueueServices, Protocol):
     groups: Groups
     transactions: Transactions
     share: ShareGroups
+    timers: Timers
     quotas: Quotas
     telemetry: Telemetry

@@ -4,7 +4,8 @@ The state machine is ``timer.shard``. For each shard one task watches the clock;
 timers one task delivers, batch after batch: it writes the intent, waits until that is committed, sends the
 batch to the target's leader under the intent's producer id and sequence, and writes that it is done. A shard
 that was read from the log sends its open intents again first. What cannot be sent is tried again, for as long
-as the target exists; other targets do not wait for it.
+as the target exists; other targets do not wait for it. Of a topic that was deleted nothing stays, neither
+timers nor the position.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ from millpond.engine.coordinators.services import CoordinatorServices
 from millpond.engine.coordinators.shards import Shard, Shards
 from millpond.engine.partitions.partition_calls import PartitionCalls
 from millpond.engine.peers import ScheduleTimers, TimerPosition
+from millpond.engine.timers.missing_targets import MissingTargets
 from millpond.engine.timers.timer_records import read_timers
 from millpond.group.offsets import partition_for
 from millpond.metadata.controller import TIMERS_TOPIC
@@ -56,9 +58,6 @@ _TICK_S: Final = 0.5
 _LINGER_S: Final = 0.01
 # When a batch that could not be delivered, or a producer id that is missing, is tried again.
 _AGAIN_S: Final = 1.0
-# For how long a target's topic must be unknown here before its timers are given up. This node may be behind
-# the metadata, and a leader may know of a new topic first.
-_UNKNOWN_MS_MAX: Final = 60_000
 # Facts of one batch about a target that is gone.
 _FORGOTTEN_AT_ONCE: Final = 1_000
 
@@ -234,8 +233,7 @@ class _Runner:
         # Targets that wait until fewer are delivered to.
         self._waiting: dict[Target, None] = {}
         self._producer_id = -1
-        # Targets whose topics are not known here, and since when.
-        self._unknown_since_ms: dict[Target, int] = {}
+        self._missing = MissingTargets(lambda target: self._topic_of(target) is not None)
         self._is_stopped = False
 
     def stop(self) -> None:
@@ -263,6 +261,7 @@ class _Runner:
             now_ms = self._services.runtime.clock.now_ms()
             for target in self._state.awake(now_ms):
                 self._waiting[target] = None
+            self._look_for_missing()
             self._begin()
             wake_ms = self._state.next_wake_ms()
             wait_s = _TICK_S if wake_ms is None else (wake_ms - now_ms) / 1000
@@ -307,7 +306,7 @@ class _Runner:
         topic = self._topic_of(target)
         if topic is None:
             return await self._give_up(target)
-        self._unknown_since_ms.pop(target, None)
+        self._missing.remove(target)
         # What cannot be written is not taken out of the wheel, and the shard need not be read again.
         self._shard.partition.check_in_sync()
         intent = self._state.open_intent(target)
@@ -379,20 +378,27 @@ class _Runner:
         except MillpondError:
             return None
 
+    def _look_for_missing(self) -> None:
+        now_ms = self._services.runtime.clock.monotonic_ms()
+        self._missing.look(self._state.targets, now_ms)
+        for target in self._missing.decided(now_ms):
+            self._waiting[target] = None
+
     async def _give_up(self, target: Target) -> bool:
-        """The topic is not known. If that lasts it was deleted, and its timers are over; answers whether
-        there is more to do.
+        """The topic is not known. If that lasts it was deleted, and its timers and its position are over;
+        answers whether there is more to do now.
         """
         now_ms = self._services.runtime.clock.monotonic_ms()
-        since_ms = self._unknown_since_ms.setdefault(target, now_ms)
-        if now_ms - since_ms < _UNKNOWN_MS_MAX:
-            await asyncio.sleep(_AGAIN_S)
-            return True
+        self._missing.note(target, now_ms)
+        if not self._missing.is_gone(target, now_ms):
+            return False
         gone = self._state.forget(target, _FORGOTTEN_AT_ONCE)
         if not gone:
-            del self._unknown_since_ms[target]
+            self._missing.remove(target)
             return False
+        self._shard.partition.check_in_sync()
         self._timers.write(self._shard, gone)
+        await asyncio.sleep(0)  # there may be millions
         return True
 
     def _read(self, target: Target, sources: Sequence[int]) -> dict[int, Delayed]:
