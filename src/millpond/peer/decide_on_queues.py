@@ -1,22 +1,47 @@
 """``DecideOnQueues``: a command about exchanges, queues, bindings or users, to the controller."""
 
 from dataclasses import fields, is_dataclass
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from millpond.base.fields import LongString, Table
 from millpond.engine.queues.peer_requests import DecideOnQueues, QueueDecision
 from millpond.peer.calls import ConnectionKind
 from millpond.peer.own_calls import OwnCall, int_of
-from millpond.rabbit.commands import Command, Principal
+from millpond.rabbit.commands import (
+    Bind,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    LoseConnection,
+    LoseLastConsumer,
+    Principal,
+    Store,
+    StoreAll,
+    Unbind,
+)
 from millpond.rabbit.records import KINDS, Queue, decode_fact, encode_fact
 
-_COMMANDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Command)}
+# By their names on the wire, which do not follow the names of classes.
+_COMMANDS: dict[str, type[Any]] = {
+    "DeclareExchange": DeclareExchange,
+    "DeleteExchange": DeleteExchange,
+    "DeclareQueue": DeclareQueue,
+    "DeleteQueue": DeleteQueue,
+    "Bind": Bind,
+    "Unbind": Unbind,
+    "LoseConnection": LoseConnection,
+    "LoseLastConsumer": LoseLastConsumer,
+    "Store": Store,
+    "StoreAll": StoreAll,
+}
+_NAMES = {kind: name for name, kind in _COMMANDS.items()}
 _TEXT = frozenset(("str", "<class 'str'>"))
 _FACTS = tuple(KINDS.values())
 
 
 def _command_to_table(command: object) -> Table:
-    values: dict[str, Any] = {"command": type(command).__name__}
+    values: dict[str, Any] = {"command": _NAMES[type(command)]}
     for one in fields(command):  # type: ignore[arg-type]
         values[one.name] = _value(getattr(command, one.name))
     return values
