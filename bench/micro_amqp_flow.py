@@ -25,9 +25,9 @@ from millpond.engine.node.node import Node
 from millpond.engine.queues.queues import Queues
 from millpond.frontend.amqp.codec import AmqpCodec
 from millpond.frontend.amqp.frontend import AmqpFrontend
+from millpond.log.file_storage import FileStorage
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
-from millpond.log.storage import FileStorage
 from millpond.metadata.configs import BrokerConfig
 from millpond.server.clock import SystemClock
 from millpond.server.protocols import record_families

@@ -27,9 +27,9 @@ from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle
 from millpond.engine.queues.queues import Queues
 from millpond.frontend.amqp.codec import AmqpCodec
 from millpond.frontend.amqp.frontend import AmqpFrontend
+from millpond.log.file_storage import FileStorage
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
-from millpond.log.storage import FileStorage
 from millpond.message.hub import Message
 from millpond.metadata.configs import BrokerConfig
 from millpond.queue.consumers import Consumer

@@ -33,7 +33,6 @@ FILES = {
     "log/log_dir.py": 732,
     "log/partition_log.py": 1024,
     "log/segment.py": 663,
-    "log/storage.py": 605,
     "raft/replica.py": 962,
 }
 

@@ -146,7 +146,7 @@ def _print_findings(results: "list[tuple[str, Verified]]") -> None:
 
 
 def _verify_all(paths: tuple[Path, ...], *, quiet: bool) -> "Iterator[tuple[str, Verified]]":
-    from millpond.log.storage import FileStorage
+    from millpond.log.file_storage import FileStorage
     from millpond.log.verify import recovery_points, verify_partition, verify_segment
 
     partitions = [found for path in paths for found in _partitions(path)]

@@ -15,9 +15,9 @@ from millpond.cli.formats import show_time
 from millpond.log import checkpoint
 from millpond.log.chain import BrokenChain
 from millpond.log.damage import DAMAGE_FILE
+from millpond.log.file_storage import FileStorage
 from millpond.log.producer_state import decode_snapshot
 from millpond.log.scan import find_batch, iter_data
-from millpond.log.storage import FileStorage
 from millpond.log.txn_index import TxnIndex
 from millpond.record.batch import BatchHeader, check_crc
 from millpond.record.compression import Compression

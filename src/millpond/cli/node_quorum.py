@@ -8,7 +8,7 @@ import click
 from millpond.base.errors import MillpondError
 from millpond.cli.output import Exit, complain
 from millpond.engine.quorum.quorum_reset import DIRECTORY, quorum_state, reset_epochs
-from millpond.log.storage import FileStorage
+from millpond.log.file_storage import FileStorage
 from millpond.raft.epochs import EPOCH_MAX, is_near_end
 from millpond.server.clock import SystemClock
 from millpond.server.protocols import record_families

@@ -1,6 +1,7 @@
 """The log core: segments, indexes, recovery. Files, but no sockets, no clock, no asyncio."""
 
 from millpond.log.config import LogConfig
+from millpond.log.file_storage import FileStorage
 from millpond.log.flush import FlushPlan
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
@@ -8,7 +9,7 @@ from millpond.log.partition_log import AppendInfo, PartitionLog
 from millpond.log.recovery import RecoveryReport
 from millpond.log.segment import TimedOffset
 from millpond.log.segment_list import ReadSlice
-from millpond.log.storage import FileStorage, Storage
+from millpond.log.storage import Storage
 
 __all__ = [
     "AppendInfo",

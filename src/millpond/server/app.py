@@ -26,9 +26,9 @@ from millpond.engine.node.node import Node as Engine
 from millpond.engine.quorum.quorum_setup import is_among_others
 from millpond.engine.runtime.turns import Turns
 from millpond.log.checkpoint import META_PROPERTIES_FILE
+from millpond.log.file_storage import FileStorage
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
-from millpond.log.storage import FileStorage
 from millpond.metadata.levels import PEER_PROOF
 from millpond.peer.links import PeerLinks
 from millpond.peer.proof import ClusterSecret

@@ -8,8 +8,8 @@ import pytest
 
 from millpond.base.errors import OutOfOrderSequence, ProducerFenced, StorageFailure
 from millpond.log.config import LogConfig
+from millpond.log.file_storage import FileStorage
 from millpond.log.partition_log import PartitionLog
-from millpond.log.storage import FileStorage
 from millpond.record.batch import BatchHeader, check_crc, write_crc
 from millpond.record.compression import Compression
 from tests.support.storage.faulty_storage import FaultyStorage

@@ -12,8 +12,9 @@ from millpond.base.uuids import parse_id, text_id
 from millpond.log import log_dir
 from millpond.log.checkpoint import INCARNATION_FILE, NO_REGISTRATIONS, Registrations
 from millpond.log.config import LogConfig
+from millpond.log.file_storage import FileStorage
 from millpond.log.log_dir import LogDir, WrongDirectory
-from millpond.log.storage import FileStorage, Names, Storage
+from millpond.log.storage import Names, Storage
 from tests.support.storage.faulty_storage import Crash, FaultyStorage
 from tests.support.storage.log_kit import NOW, append, batch, compact, fill, offsets
 

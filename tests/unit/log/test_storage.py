@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from millpond.base.errors import DataDirectoryInUse, StorageFailure
-from millpond.log.storage import FileStorage, Storage
+from millpond.log.file_storage import FileStorage
+from millpond.log.storage import Storage
 from tests.support.storage.faulty_storage import FaultyStorage
 
 

@@ -14,9 +14,9 @@ from millpond.base import limits
 from millpond.engine.api import BrokerEndpoint, CreateTopic
 from millpond.engine.node.node import Node as Engine
 from millpond.frontend.kafka.frontend import KafkaFrontend
+from millpond.log.file_storage import FileStorage
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
-from millpond.log.storage import FileStorage
 from millpond.metadata.configs import BrokerConfig
 from millpond.server.clock import SystemClock
 from millpond.server.connections import Connections

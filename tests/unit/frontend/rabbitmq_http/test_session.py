@@ -24,9 +24,9 @@ from millpond.frontend.rabbitmq_http.context import ListenerInfo
 from millpond.frontend.rabbitmq_http.frontend import Management
 from millpond.frontend.rabbitmq_http.http import Response
 from millpond.frontend.rabbitmq_http.session import HttpSession
+from millpond.log.file_storage import FileStorage
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
-from millpond.log.storage import FileStorage
 from millpond.metadata.configs import BrokerConfig
 from millpond.server.clock import SystemClock
 from millpond.server.connections import Connections
