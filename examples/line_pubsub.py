@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 from millpond.base.errors import LongValidation, MillpondError, RemoteProtocolError, ShuttingDown
 from millpond.engine.api import LATEST, Engine, Partition, PartitionRead
+from millpond.record.aborted import AbortedTransactions
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
 from millpond.record.records import decode_stored
@@ -84,14 +85,9 @@ def message_line(topic: str, offset: int, value: bytes | None) -> bytes:
 
 def readable_batches(read: PartitionRead) -> Iterator[int]:
     """Yield where batches with records begin: neither markers nor batches of aborted transactions."""
-    aborted = sorted(read.aborted, key=lambda one: one.first_offset, reverse=True)
-    producers: set[int] = set()
+    transactions = AbortedTransactions(read.aborted)
     for position, header in iter_batches(read.records):
-        while aborted and aborted[-1].first_offset <= header.last_offset:
-            producers.add(aborted.pop().producer_id)
-        if header.is_control:
-            producers.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in producers):
+        if not transactions.hides(header):
             yield position
 
 

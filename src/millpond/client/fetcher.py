@@ -8,7 +8,7 @@ Memory is bounded by two responses of ``max_bytes`` for each leader. Positions m
 and between moving them and returning there is no ``await``: cancelling a read loses nothing.
 """
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import TracebackType
@@ -22,13 +22,11 @@ from millpond.client.aio import Cluster
 from millpond.client.errors import BrokerRefused
 from millpond.record import (
     BatchHeader,
-    MarkerType,
     Record,
     check_crc,
-    decode_batch,
     iter_batches,
 )
-from millpond.record.control import marker_type
+from millpond.record.aborted import AbortedTransactions
 from millpond.record.records import decode_stored
 
 
@@ -195,7 +193,7 @@ class Fetcher:
         partition, data = response.partition, response.data
         self._high_watermarks[partition] = response.high_watermark
         is_committed = self._isolation is Isolation.READ_COMMITTED
-        aborted = _Aborted(response.aborted) if is_committed else None
+        aborted = AbortedTransactions(response.aborted) if is_committed else None
         for at, header in iter_batches(data):
             if header.next_offset <= position:
                 continue
@@ -228,24 +226,3 @@ class Fetcher:
             positions[partition] = found.offset
         self._resets.update(positions)
         return positions
-
-
-class _Aborted:
-    """Tracks which producers are inside an aborted transaction, batch by batch, in one response."""
-
-    def __init__(self, transactions: Sequence[tuple[int, int]]) -> None:
-        self._coming = sorted(
-            ((first_offset, producer_id) for producer_id, first_offset in transactions),
-            reverse=True,
-        )
-        self._within: set[int] = set()
-
-    def hides(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Return whether ``read_committed`` hides this batch."""
-        while self._coming and self._coming[-1][0] <= header.last_offset:
-            self._within.add(self._coming.pop()[1])
-        if header.is_control:
-            if any(marker_type(record) == MarkerType.ABORT for record in decode_batch(batch)):
-                self._within.discard(header.producer_id)
-            return True
-        return header.is_transactional and header.producer_id in self._within

@@ -7,11 +7,12 @@ and applies it to the cursor.
 from collections import deque
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from millpond.base.errors import InvalidRecordState, InvalidRequest
 from millpond.cursor.ack import AckCursor, Delta, Outcome, Range
 from millpond.cursor.runs import Run, State
+from millpond.record.aborted import AbortedTransaction, AbortedTransactions
 from millpond.record.batch import BatchHeader, iter_batches
 
 # How a member acknowledges a record; the protocol's numbers. A gap is an offset without a record.
@@ -33,15 +34,6 @@ class HandedOut(NamedTuple):
 
     records: bytes | memoryview
     runs: tuple[Run, ...]
-
-
-class Aborted(Protocol):
-    """A transaction whose records are skipped, from its first offset on."""
-
-    @property
-    def producer_id(self) -> int: ...
-    @property
-    def first_offset(self) -> int: ...
 
 
 def start_after(cursor: AckCursor, delta: Delta) -> int:
@@ -161,18 +153,14 @@ def decide_acquire(
 
 
 def skipped(
-    data: bytes | memoryview, aborted: Sequence[Aborted], runs: Sequence[Run]
+    data: bytes | memoryview, aborted: Sequence[AbortedTransaction], runs: Sequence[Run]
 ) -> list[Range]:
     """Return what was acquired of ``data`` but must not be read: markers, and aborted records."""
-    open_aborts = sorted(aborted, key=lambda one: one.first_offset)
-    producers: set[int] = set()
+    transactions = AbortedTransactions(aborted)
     ranges: list[Range] = []
     for _position, header in iter_batches(data):
-        while open_aborts and open_aborts[0].first_offset <= header.last_offset:
-            producers.add(open_aborts.pop(0).producer_id)
-        if header.is_control:
-            producers.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in producers):
+        # By the header alone: a marker that the disk has damaged must not stop the partition.
+        if not transactions.hides(header):
             continue
         ranges += [
             (max(run.first, header.base_offset), min(run.next, header.next_offset))

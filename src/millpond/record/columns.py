@@ -21,6 +21,7 @@ from millpond.base.limits import (
     DECOMPRESSED_BYTES_MAX,
 )
 from millpond.record import columns_python
+from millpond.record.aborted import AbortedTransaction, AbortedTransactions
 from millpond.record.batch import (
     APPEND_TIME_FLAG,
     COMPRESSION_MASK,
@@ -38,8 +39,7 @@ from millpond.record.batch import (
 from millpond.record.builder import seal_batch
 from millpond.record.compiled import COMPILED
 from millpond.record.compression import Compression, compress, known_codec
-from millpond.record.control import MarkerType, marker_type
-from millpond.record.records import UNREADABLE, batch_payload, decode_batch, unreadable
+from millpond.record.records import UNREADABLE, batch_payload, unreadable
 
 if COMPILED:
     from millpond.record import _columns
@@ -51,9 +51,6 @@ else:
     _partitions, _group = columns_python.partitions, columns_python.group
 
 Buffer: TypeAlias = ByteBuffer
-AbortedTransaction: TypeAlias = tuple[
-    int, int
-]  # (producer id, first offset), as in a fetch response
 
 NO_PARTITION = -1
 _OFFSET_MAX = 2**63 - 1
@@ -159,7 +156,7 @@ def iter_columns(
     """
     assert bytes_max <= COLUMN_BYTES_MAX, "offsets into a column's data have 32 bits"
     scale = 1000 if microseconds else 1
-    transactions = _Aborted(aborted)
+    transactions = AbortedTransactions(aborted)
     view = memoryview(buffer)
     batches: list[columns_python.Unpacked] = []
     rows = size = 0
@@ -179,7 +176,7 @@ def iter_columns(
             raise CorruptBatch(
                 f"the batch of the offsets {base_offset} to {last_offset} has the wrong checksum"
             )
-        if attributes & _TRANSACTION_FLAGS and transactions.hide(view, position, header):
+        if attributes & _TRANSACTION_FLAGS and transactions.hides(header, view, position):
             skipped = True
         if not skipped:
             unpacked = _unpack(view, position, header)
@@ -193,28 +190,6 @@ def iter_columns(
             size += added
         next_offset = max(next_offset, min(last_offset + 1, end))
     yield _decode(batches, first, end, scale, headers, next_offset)
-
-
-class _Aborted:
-    """Tracks which producers are inside an aborted transaction, batch by batch."""
-
-    __slots__ = ("_pending", "_producers")
-
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        self._pending = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
-        self._producers: set[int] = set()
-
-    def hide(self, buffer: memoryview, position: int, header: BatchHeader) -> bool:
-        """Return whether readers skip the batch; to be called for every transactional batch, in order."""
-        while self._pending and self._pending[-1][1] <= header.last_offset:
-            self._producers.add(self._pending.pop()[0])
-        if not header.is_control:
-            return header.producer_id in self._producers
-        if header.producer_id in self._producers:
-            records = decode_batch(buffer, position)
-            if records and marker_type(records[0]) == MarkerType.ABORT:
-                self._producers.discard(header.producer_id)
-        return True
 
 
 def _unpack(buffer: memoryview, position: int, header: BatchHeader) -> columns_python.Unpacked:

@@ -20,10 +20,10 @@ from millpond.base.errors import (
 from millpond.cursor.ack import Range
 from millpond.engine.partitions.partitions import Partitions
 from millpond.engine.partitions.repairs import Repairs
+from millpond.record.aborted import AbortedTransactions
 from millpond.record.batch import BatchHeader, iter_batches
-from millpond.record.control import MarkerType, marker_type
 from millpond.record.inspection import decode_slice
-from millpond.record.records import UNREADABLE, Record, batch_payload, decode_batch
+from millpond.record.records import UNREADABLE, Record, batch_payload
 from millpond.replication.partition import Partition
 
 log = logging.getLogger(__name__)
@@ -208,21 +208,12 @@ class LogReader:
             read = self._partitions.read_now(
                 self.partition, offset, bytes_max=_READ_BYTES, committed=True
             )
-            aborted = sorted(read.aborted, key=lambda one: one.first_offset, reverse=True)
-            hidden: set[int] = set()
+            transactions = AbortedTransactions(read.aborted)
             for position, header in iter_batches(read.records):
                 if header.base_offset >= upto:
                     return
-                while aborted and aborted[-1].first_offset <= header.last_offset:
-                    hidden.add(aborted.pop().producer_id)
-                if (
-                    header.is_control
-                    and header.producer_id in hidden
-                    and _is_abort(read.records, position)
-                ):
-                    hidden.discard(header.producer_id)
-                is_hidden = header.is_transactional and header.producer_id in hidden
-                yield position, header, read.records, not header.is_control and not is_hidden
+                is_hidden = transactions.hides(header, read.records, position)
+                yield position, header, read.records, not is_hidden
 
     def raw(
         self, offset: int, upto: int | None = None
@@ -243,8 +234,3 @@ class LogReader:
                 offset = header.next_offset
             if offset == before:
                 return
-
-
-def _is_abort(data: bytes | memoryview, position: int) -> bool:
-    records = decode_batch(data, position)
-    return bool(records) and marker_type(records[0]) == MarkerType.ABORT
